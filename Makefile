@@ -1,0 +1,57 @@
+# One target per step of the continuous integration; `make` alone lists them.
+
+GO ?= go
+STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck
+TARGETS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+# What is concurrent, and so worth the race detector's slowness (SQLite runs five times slower under it).
+RACE_PACKAGES ?= ./kv/batch ./kv/memkv ./internal/engine ./internal/deliver ./internal/api ./internal/bench ./client
+BENCH_ARGS ?= --clients 64 --for 10s
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: check
+check: fmt vet staticcheck test ## Everything a change must pass: format, vet, staticcheck, tests
+
+.PHONY: fmt
+fmt: ## Fail if a file is not in gofmt's form
+	@files=$$(gofmt -l cmd client internal kv protocol); \
+	if [ -n "$$files" ]; then echo "run gofmt -w on:"; echo "$$files"; exit 1; fi
+
+.PHONY: vet
+vet: ## Run go vet
+	$(GO) vet ./...
+
+.PHONY: staticcheck
+staticcheck: ## Run staticcheck, in the version that go.mod names
+	$(STATICCHECK) ./...
+
+.PHONY: test
+test: ## Run all Go tests, the repository's own rules included
+	$(GO) test ./...
+
+.PHONY: race
+race: ## Run the tests of what is concurrent under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -short $(RACE_PACKAGES)
+
+.PHONY: e2e
+e2e: ## Run the end-to-end suite with the real SDKs (needs npm and Python 3.12)
+	./e2e/run
+
+.PHONY: bench
+bench: build ## Measure every mode once against an own server (BENCH_ARGS changes how)
+	@for mode in noop create get lifecycle dispatch workflow; do ./bin/abide bench $$mode $(BENCH_ARGS) || exit 1; done
+
+.PHONY: build
+build: ## Build bin/abide, static
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/abide
+
+.PHONY: cross
+cross: ## Compile for every supported platform, without cgo
+	@for target in $(TARGETS); do \
+		echo "$$target"; \
+		CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build -trimpath -o /dev/null ./cmd/abide || exit 1; \
+	done
