@@ -1,0 +1,101 @@
+package deliver
+
+import (
+	"context"
+
+	"abide/protocol"
+)
+
+// Destination is one queue of the outbox: the messages that the same connections may take.
+//
+// An address poll://any@g or poll://any@g/id belongs to {w, g, ""}: every member of the group may take
+// it. An address poll://uni@g/id belongs to {w, g, id}: only that worker may, and however many messages
+// wait for workers that are gone, nobody else's scan meets them. poll://uni@g (no id) can reach nobody
+// and should belong to no queue that is read here; one that is met all the same is passed over.
+// Group and PID are the decoded names, as protocol.ParseAddress and the path of the poll request give
+// them.
+type Destination struct {
+	Workspace string
+	Group     string
+	PID       string
+}
+
+// Execute is the queued execute message of a pending task. Address is the task's target as its creator
+// wrote it; the message itself carries only ID and Version.
+type Execute struct {
+	Workspace string
+	ID        string
+	Version   int64
+	Address   string
+}
+
+// UnblockRef names one queued unblock message: the settled promise and the listener's address.
+type UnblockRef struct {
+	ID      string
+	Address string
+}
+
+// Unblock is a queued unblock message with the settled promise's whole record.
+type Unblock struct {
+	Workspace string
+	ID        string
+	Address   string
+	Promise   protocol.Promise
+}
+
+// Limits of one Outbox call. An implementation sees no larger one.
+const (
+	// MaxPage is the largest number of entries in one page, one check and one report.
+	MaxPage = 256
+	// MaxUnblockPage is the same for calls that answer with whole promise records, each of which may be
+	// as large as a request body.
+	MaxUnblockPage = 16
+)
+
+// Outbox is the durable queue of messages, as delivery sees it. The engine implements it.
+//
+// All methods may be called concurrently, with a context that has a deadline (Limits.CallTimeoutMs). They
+// must not keep or change the slices they are given; the caller owns what they return. An error means
+// that the whole call failed; the caller comes back later. A single record that does not decode is not an error:
+// the implementation sets it aside and leaves it out, so that it holds up nobody else.
+type Outbox interface {
+	// Executes returns queued executes of one destination, in key order, strictly after the cursor ("" is
+	// the start). Each was true of its task's record in the snapshot that was read: the task viewed
+	// pending, the version the record's. next is the cursor of the following page, "" at the end; a
+	// page may hold fewer than limit entries, even none, and still have a next one.
+	Executes(ctx context.Context, d Destination, after string, limit int) (page []Execute, next string, err error)
+
+	// CheckExecutes reads the tasks' records again and returns those of the hinted executes that are
+	// still true: the task viewed pending, the version equal, the execute still queued. In any order.
+	CheckExecutes(ctx context.Context, workspace string, hinted []Execute) ([]Execute, error)
+
+	// ExecutesDelivered removes the entries that are unchanged (still queued, same version) and arms the
+	// retry of their tasks, in bounded transactions. Entries that have changed are left alone: that is no
+	// error. Calling it again with the same entries is harmless.
+	ExecutesDelivered(ctx context.Context, workspace string, delivered []Execute) error
+
+	// Unblocks is Executes for unblock messages. Because it returns whole records, a page should also end
+	// at a few MiB.
+	Unblocks(ctx context.Context, d Destination, after string, limit int) (page []Unblock, next string, err error)
+
+	// CheckUnblocks returns those of the hinted unblocks that are still queued, with their records. In
+	// any order.
+	CheckUnblocks(ctx context.Context, workspace string, hinted []UnblockRef) ([]Unblock, error)
+
+	// UnblocksDelivered removes the entries. One that is gone already is no error.
+	UnblocksDelivered(ctx context.Context, workspace string, delivered []UnblockRef) error
+}
+
+// Hints is what the engine tells delivery after a commit. Deliverer implements it. None of the methods
+// blocks, each may be called from any goroutine, and each may lose what it is told: what is lost is found by
+// the next scan, at most a poll interval later.
+type Hints interface {
+	// HintExecute says that a commit has just queued e, anew or into an entry that was there already.
+	// Addresses of other schemes than poll are ignored.
+	HintExecute(e Execute)
+	// HintClaimed says that the queued execute of a task at this version is gone: the task was claimed
+	// (version is the one the claimant presented), halted or settled.
+	HintClaimed(workspace, id string, version int64)
+	// HintUnblock says that a commit has just queued this unblock.
+	HintUnblock(workspace string, ref UnblockRef)
+}
