@@ -1,0 +1,109 @@
+// A plain client of the protocol, independent of any SDK: what the checks read the records with.
+
+import { randomUUID } from "node:crypto";
+
+export type PromiseState = "pending" | "resolved" | "rejected" | "rejected_canceled" | "rejected_timedout";
+
+export interface Value {
+  headers?: Record<string, string>;
+  data?: string;
+}
+
+export interface PromiseRecord {
+  id: string;
+  state: PromiseState;
+  param: Value;
+  value: Value;
+  tags: Record<string, string>;
+  timeoutAt: number;
+  createdAt: number;
+  settledAt?: number;
+}
+
+export interface TaskRecord {
+  id: string;
+  state: "pending" | "acquired" | "suspended" | "halted" | "fulfilled";
+  version: number;
+  resumes: number;
+  ttl?: number;
+  pid?: string;
+}
+
+export interface Answer {
+  status: number;
+  data: any;
+}
+
+const VERSION = "2026-04-01";
+const SEARCH_LIMIT = 1000;
+
+/** The request got no answer: what became of it is unknown. */
+export class NoAnswer extends Error {}
+
+export class Protocol {
+  private readonly url: string;
+
+  constructor(url: string) {
+    this.url = url;
+  }
+
+  /** Sends one request and gives the protocol's status and data; checks the envelope of the answer on the way. */
+  async request(kind: string, data: object): Promise<Answer> {
+    const corrId = randomUUID();
+    let text: string;
+    let httpStatus: number;
+    try {
+      const answer = await fetch(this.url, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ kind, head: { corrId, version: VERSION }, data }),
+        signal: AbortSignal.timeout(10_000),
+      });
+      httpStatus = answer.status;
+      text = await answer.text();
+    } catch (error) {
+      throw new NoAnswer(`${kind}: ${error instanceof Error ? error.message : error}`);
+    }
+    const envelope = JSON.parse(text);
+    if (envelope.kind !== kind || envelope.head.corrId !== corrId || envelope.head.status !== httpStatus) {
+      throw new Error(`the answer to ${kind} (HTTP ${httpStatus}) does not echo its request: ${text.slice(0, 500)}`);
+    }
+    return { status: httpStatus, data: envelope.data };
+  }
+
+  /** Sends a request that must be answered 200, and gives its data. */
+  async expect(kind: string, data: object): Promise<any> {
+    const answer = await this.request(kind, data);
+    if (answer.status !== 200) throw new Error(`${kind} ${JSON.stringify(data)} was answered ${answer.status}: ${JSON.stringify(answer.data)}`);
+    return answer.data;
+  }
+
+  async promise(id: string): Promise<PromiseRecord> {
+    return (await this.expect("promise.get", { id })).promise;
+  }
+
+  async task(id: string): Promise<TaskRecord> {
+    return (await this.expect("task.get", { id })).task;
+  }
+
+  /** Every promise that carries all the tags, in the order of the search. */
+  async promisesWith(tags: Record<string, string>): Promise<PromiseRecord[]> {
+    const found: PromiseRecord[] = [];
+    for (let cursor: string | undefined; ; ) {
+      const page = await this.expect("promise.search", { tags, limit: SEARCH_LIMIT, ...(cursor === undefined ? {} : { cursor }) });
+      found.push(...page.promises);
+      cursor = page.cursor;
+      if (cursor === undefined) return found;
+    }
+  }
+}
+
+/** What an SDK encoded: base64 of JSON; nothing at all for an absent or empty value. */
+export function decode(value: Value): any {
+  return value.data ? JSON.parse(Buffer.from(value.data, "base64").toString("utf8")) : undefined;
+}
+
+/** The value that an SDK would encode. */
+export function encode(content: unknown): Value {
+  return { headers: {}, data: Buffer.from(JSON.stringify(content), "utf8").toString("base64") };
+}

@@ -1,0 +1,65 @@
+// Runs scenarios one after another inside a suite process and tells the runner how each ended.
+
+import { setTimeout as delay } from "node:timers/promises";
+
+export interface Scenario {
+  name: string;
+  /** The scenario fails when it takes longer. */
+  timeoutMs: number;
+  run: (cleanup: Cleanup) => Promise<void>;
+}
+
+/** Registers what must be undone when the scenario is over, however it ended. */
+export type Cleanup = (act: () => unknown) => void;
+
+/** What a suite process tells the runner: a scenario began or ended, a suite cannot run here, or a line for the reader. */
+export type Report =
+  | { report: "begin"; scenario: string }
+  | { report: "end"; scenario: string; error?: string; durationMs: number; log?: string[] }
+  | { report: "skip"; reason: string }
+  | { report: "note"; line: string };
+
+/** Sends a report to the runner; on its own, a suite prints it. */
+export function report(message: Report): void {
+  if (process.send) process.send(message);
+  else console.log(JSON.stringify(message));
+}
+
+/** Runs the scenarios whose name matches, in order. The log is shown when one fails. */
+export async function runScenarios(scenarios: Scenario[], only: RegExp, log: () => string[]): Promise<void> {
+  for (const scenario of scenarios) {
+    if (!only.test(scenario.name)) continue;
+    report({ report: "begin", scenario: scenario.name });
+    const acts: (() => unknown)[] = [];
+    const begin = performance.now();
+    const error = await outcome(scenario, (act) => acts.push(act));
+    for (const act of acts.reverse()) {
+      await Promise.race([Promise.resolve().then(act).catch(() => {}), delay(2_000, undefined, { ref: false })]);
+    }
+    const durationMs = Math.round(performance.now() - begin);
+    report({ report: "end", scenario: scenario.name, durationMs, ...(error === undefined ? {} : { error, log: log() }) });
+  }
+}
+
+async function outcome(scenario: Scenario, cleanup: Cleanup): Promise<string | undefined> {
+  const tooLate = delay(scenario.timeoutMs, undefined, { ref: false }).then(() => {
+    throw new Error(`not finished after ${scenario.timeoutMs} ms`);
+  });
+  try {
+    await Promise.race([scenario.run(cleanup), tooLate]);
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? (error.stack ?? error.message) : String(error);
+  } finally {
+    tooLate.catch(() => {});
+  }
+}
+
+/** Waits until the condition holds; the scenario's own timeout ends a wait that never does. */
+export async function until(what: string, condition: () => boolean | Promise<boolean>, deadlineMs = 20_000): Promise<void> {
+  const deadline = performance.now() + deadlineMs;
+  while (!(await condition())) {
+    if (performance.now() > deadline) throw new Error(`waited ${deadlineMs} ms in vain until ${what}`);
+    await delay(10);
+  }
+}

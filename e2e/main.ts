@@ -1,0 +1,128 @@
+// The runner: starts one process per suite, gathers what they report, prints one line per scenario and a summary.
+// Exit code 0 when everything passed, 1 when something failed, 2 when the command line is wrong.
+
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { Child } from "./harness/processes.ts";
+import type { Report } from "./harness/scenarios.ts";
+
+const usage = `usage: e2e/run [--suite NAME]... [--only PATTERN] [--seed N] [--kills SERVER,WORKER,BOTH] [--transfers N]
+
+  --suite      run only this suite (repeatable): typescript-0.11.4, typescript-0.11.5, python-0.7.4, python-0.8.1,
+               examples, kill
+  --only       run only the scenarios whose name matches the regular expression
+  --seed       seed of the kill tests (printed by each run; random without it)
+  --kills      how often to kill the server, the worker and both (default 15,10,5; the long run is 50,50,50)
+  --transfers  money transfers in flight during the kill tests (default 100)`;
+
+interface Suite {
+  name: string;
+  command: string;
+  args: string[];
+  /** A suite that has not ended by then is killed and failed. */
+  timeoutMs: number;
+}
+
+interface Tally {
+  passed: number;
+  failed: number;
+  skipped: string[];
+}
+
+const node = process.execPath;
+const here = import.meta.dirname;
+const file = (...path: string[]) => join(here, ...path);
+
+function options() {
+  try {
+    return parseArgs({
+      options: {
+        suite: { type: "string", multiple: true, default: [] },
+        only: { type: "string", default: "" },
+        seed: { type: "string", default: `${Math.floor(Math.random() * 2 ** 31)}` },
+        kills: { type: "string", default: "15,10,5" },
+        transfers: { type: "string", default: "100" },
+      },
+    }).values;
+  } catch (error) {
+    console.error(`${error instanceof Error ? error.message : error}\n\n${usage}`);
+    process.exit(2);
+  }
+}
+
+function suites(only: string, seed: string, kills: string, transfers: string): Suite[] {
+  return [
+    ...["0.11.4", "0.11.5"].map((version) => ({
+      name: `typescript-${version}`,
+      command: node,
+      args: [file("typescript", "suite.ts"), version, only],
+      timeoutMs: 180_000,
+    })),
+    ...["0.7.4", "0.8.1"].map((version) => ({
+      name: `python-${version}`,
+      command: node,
+      args: [file("python", "suite.ts"), version, only],
+      timeoutMs: 120_000,
+    })),
+    { name: "examples", command: node, args: [file("examples", "suite.ts"), only], timeoutMs: 120_000 },
+    { name: "kill", command: node, args: [file("kill", "suite.ts"), only, seed, kills, transfers], timeoutMs: 1_800_000 },
+  ];
+}
+
+/** Runs one suite to its end and prints its scenarios as they end. */
+async function runSuite(suite: Suite, tally: Tally): Promise<void> {
+  let open: string | undefined;
+  const fail = (scenario: string, error: string, log: string[]) => {
+    tally.failed++;
+    console.log(`FAIL  ${suite.name}  ${scenario}\n${indent(error)}`);
+    if (log.length > 0) console.log(`      --- last lines of the log ---\n${indent(log.join("\n"))}`);
+  };
+  const child = new Child(suite.command, suite.args, {
+    onMessage: (message) => {
+      const told = message as Report;
+      if (told.report === "begin") open = told.scenario;
+      else if (told.report === "note") console.log(`      ${suite.name}  ${told.line}`);
+      else if (told.report === "skip") {
+        tally.skipped.push(`${suite.name}: ${told.reason}`);
+      } else {
+        open = undefined;
+        if (told.error !== undefined) return fail(told.scenario, told.error, told.log ?? []);
+        tally.passed++;
+        console.log(`ok    ${suite.name}  ${told.scenario} (${told.durationMs} ms)`);
+      }
+    },
+  });
+  const timer = setTimeout(() => child.kill(), suite.timeoutMs);
+  const begin = performance.now();
+  const { code, signal } = await child.ended;
+  clearTimeout(timer);
+  const tookTooLong = performance.now() - begin >= suite.timeoutMs;
+  if (code !== 0) {
+    const how = tookTooLong ? `was not done after ${suite.timeoutMs} ms` : `ended with code ${code}, signal ${signal}`;
+    fail(open ?? "(between scenarios)", `the suite's process ${how}`, child.lines.slice(-60));
+  }
+}
+
+function indent(text: string): string {
+  return text.replace(/^/gm, "      ");
+}
+
+const { suite: wanted, only, seed, kills, transfers } = options();
+const all = suites(only, seed, kills, transfers);
+const unknown = wanted.filter((name) => !all.some((suite) => suite.name === name));
+if (unknown.length > 0) {
+  console.error(`there is no suite ${unknown.join(", ")}\n\n${usage}`);
+  process.exit(2);
+}
+const chosen = all.filter((suite) => wanted.length === 0 || wanted.includes(suite.name));
+const tally: Tally = { passed: 0, failed: 0, skipped: [] };
+// The suites of one language run side by side; the kill tests want the machine for themselves.
+const together = (prefix: string) => Promise.all(chosen.filter((suite) => suite.name.startsWith(prefix)).map((suite) => runSuite(suite, tally)));
+for (const prefix of ["typescript-", "python-", "examples", "kill"]) await together(prefix);
+for (const reason of tally.skipped) console.log(`skip  ${reason}`);
+if (tally.passed + tally.failed === 0 && tally.skipped.length === 0) {
+  console.error(`no scenario matches --only ${only}`);
+  process.exit(2);
+}
+console.log(`${tally.passed} passed, ${tally.failed} failed${tally.skipped.length > 0 ? `, ${tally.skipped.length} skipped` : ""}`);
+process.exit(tally.failed === 0 ? 0 : 1);
