@@ -25,8 +25,14 @@ import "context"
 // Limits of the contract. Each names the engine that sets it; every store enforces all of them alike,
 // so that nothing that works on one engine fails on another.
 const (
-	// MaxKeyBytes is the longest key. Set by PostgreSQL, whose index rows end at 2,704 bytes.
+	// MaxKeyBytes is the longest key. Set by PostgreSQL, whose index rows end at 2,704 bytes. A key has at
+	// least one byte, and its first byte is below ReservedPrefix.
 	MaxKeyBytes = 2600
+	// ReservedPrefix begins the keys that a store keeps for itself (the journal, its counter). It is what
+	// FoundationDB reserves. A range may end at it: Range{nil, []byte{ReservedPrefix}} is every key.
+	ReservedPrefix = 0xFF
+	// MaxPartitionBytes is the longest name of a journal partition, so that its entries have room in a key.
+	MaxPartitionBytes = 1024
 	// MaxValueBytes is the largest value. Set by FoundationDB (100,000 bytes), with room. Larger
 	// payloads are chunked above the contract.
 	MaxValueBytes = 64 << 10
@@ -43,7 +49,8 @@ const (
 )
 
 // Range is the half-open interval [Start, End) of keys in byte order. A nil End is not "to infinity":
-// every range has an end (kv/tuple computes it for a prefix).
+// every range has an end (kv/tuple computes it for a prefix). Start and End may be one byte longer than a
+// key. A range whose End does not come after its Start is empty.
 type Range struct{ Start, End []byte }
 
 // Entry is one key with its value, as a scan returns it.
@@ -58,7 +65,9 @@ type JournalEntry struct {
 // Reader is what both kinds of transaction can read. Within one transaction every method sees one
 // consistent state (in a Tx: plus the transaction's own writes). Not safe for concurrent use.
 // Errors: ErrLimit for a key or limit out of bounds, ErrTooLarge when the closure has used up its
-// operations, ErrTxDone after the closure has returned, ErrCorrupt, ErrClosed.
+// operations or its time, ErrTxDone after the closure has returned, ErrCorrupt, ErrUnavailable, ErrClosed.
+// An error of a Tx's method is final for its closure: nothing of it commits, and Update returns that error
+// even if the closure does not.
 type Reader interface {
 	// Get returns the value of key, or nil if there is none. A value that is present is never nil.
 	Get(key []byte) ([]byte, error)
@@ -123,8 +132,9 @@ type Store interface {
 	// own writes only and is returned as it is, after the outcome of the neighbours whose writes it may
 	// have read is known. A cancelled ctx takes a closure out of the queue; it never interrupts a commit.
 	//
-	// Errors: fn's own; ErrConflict, ErrOverloaded, ErrTooLarge, ErrLimit, ErrPartition, ErrClosed and a
-	// cancelled ctx (nothing committed); ErrCommitUnknown (carries a token for Resolve).
+	// Errors: fn's own; ErrConflict, ErrOverloaded, ErrUnavailable, ErrTooLarge, ErrLimit, ErrPartition,
+	// ErrCorrupt, ErrClosed and a cancelled ctx (nothing committed); ErrCommitUnknown (carries a token for
+	// Resolve).
 	Update(ctx context.Context, h Hints, fn func(Tx) error) (Position, error)
 	// View runs fn on a snapshot that observes every commit acknowledged before the call. It never waits
 	// for a writer. fn's error is returned as it is.

@@ -1,0 +1,127 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"abide/kv"
+)
+
+// MaxSignalBytes is the longest topic and body of a signal together. Set by PostgreSQL, whose notifications
+// end below 8,000 bytes, with room for several in one.
+const MaxSignalBytes = 2048
+
+// fault builds the store's error for an operation on a key (nil: on none).
+func (o *Options) fault(is error, op string, key []byte, format string, args ...any) error {
+	e := &kv.Error{Is: is, Store: o.Name, Op: op, Detail: fmt.Sprintf(format, args...)}
+	if key != nil && o.Keys.Kind != nil {
+		e.KeyKind = o.Keys.Kind(key)
+	}
+	return e
+}
+
+// driverFault gives an error of the driver its operation and kind of key. An error without an identity is
+// one that the driver did not expect: the engine is unavailable.
+func (o *Options) driverFault(err error, op string, key []byte) error {
+	var known *kv.Error
+	if errors.As(err, &known) {
+		if key == nil || o.Keys.Kind == nil || known.KeyKind != "" {
+			return err
+		}
+		named := *known
+		named.KeyKind = o.Keys.Kind(key)
+		return &named
+	}
+	e := &kv.Error{Is: kv.ErrUnavailable, Store: o.Name, Op: op, Err: err}
+	if key != nil && o.Keys.Kind != nil {
+		e.KeyKind = o.Keys.Kind(key)
+	}
+	return e
+}
+
+// budget is what one closure or snapshot may still use, and whether it is over.
+type budget struct {
+	opt      *Options
+	ops      int
+	bytes    int
+	deadline time.Time // zero: no limit
+	done     bool
+}
+
+func newBudget(opt *Options) budget {
+	b := budget{opt: opt}
+	if opt.Now != nil {
+		b.deadline = opt.Now().Add(kv.MaxTxSeconds * time.Second)
+	}
+	return b
+}
+
+// spend takes n operations from the budget.
+func (b *budget) spend(op string, n int) error {
+	if b.done {
+		return b.opt.fault(kv.ErrTxDone, op, nil, "used after its closure had returned")
+	}
+	if b.ops += n; b.ops > kv.MaxTxOps {
+		return b.opt.fault(kv.ErrTooLarge, op, nil, "more than %d operations", kv.MaxTxOps)
+	}
+	if b.opt.Now != nil && b.opt.Now().After(b.deadline) {
+		return b.opt.fault(kv.ErrTooLarge, op, nil, "open for more than %d s", kv.MaxTxSeconds)
+	}
+	return nil
+}
+
+// write takes n bytes from the budget.
+func (b *budget) write(op string, key []byte, n int) error {
+	if b.bytes += n; b.bytes > kv.MaxTxBytes {
+		return b.opt.fault(kv.ErrTooLarge, op, key, "more than %d bytes written", kv.MaxTxBytes)
+	}
+	return nil
+}
+
+func (b *budget) checkKey(op string, key []byte) error {
+	switch {
+	case len(key) == 0:
+		return b.opt.fault(kv.ErrLimit, op, nil, "a key of no bytes; it needs at least one")
+	case len(key) > kv.MaxKeyBytes:
+		return b.opt.fault(kv.ErrLimit, op, key, "a key of %d bytes; at most %d", len(key), kv.MaxKeyBytes)
+	case key[0] >= kv.ReservedPrefix:
+		return b.opt.fault(kv.ErrLimit, op, key, "the key is in the store's own key space, which begins at %02X", kv.ReservedPrefix)
+	}
+	return nil
+}
+
+func (b *budget) checkValue(op string, key, value []byte) error {
+	if len(value) > kv.MaxValueBytes {
+		return b.opt.fault(kv.ErrLimit, op, key, "a value of %d bytes; at most %d", len(value), kv.MaxValueBytes)
+	}
+	return nil
+}
+
+func (b *budget) checkPartition(op string, partition []byte) error {
+	if len(partition) > kv.MaxPartitionBytes {
+		return b.opt.fault(kv.ErrLimit, op, nil, "a journal partition of %d bytes; at most %d", len(partition), kv.MaxPartitionBytes)
+	}
+	return nil
+}
+
+func (b *budget) checkRows(op string, limit int) error {
+	if limit < 1 || limit > kv.MaxScanRows {
+		return b.opt.fault(kv.ErrLimit, op, nil, "a limit of %d rows; it must be 1 to %d", limit, kv.MaxScanRows)
+	}
+	return nil
+}
+
+func (b *budget) checkRange(op string, r kv.Range) error {
+	switch {
+	case len(r.End) == 0:
+		return b.opt.fault(kv.ErrLimit, op, r.Start, "a range without an end")
+	case len(r.Start) > kv.MaxKeyBytes+1 || len(r.End) > kv.MaxKeyBytes+1:
+		return b.opt.fault(kv.ErrLimit, op, r.Start, "a range from %d to %d bytes; each at most %d",
+			len(r.Start), len(r.End), kv.MaxKeyBytes+1)
+	case r.End[0] >= kv.ReservedPrefix && len(r.End) > 1:
+		return b.opt.fault(kv.ErrLimit, op, r.Start, "the range reaches into the store's own key space, which begins at %02X",
+			kv.ReservedPrefix)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+package batch
+
+import (
+	"context"
+	"errors"
+
+	"abide/kv"
+)
+
+// snapshot is the handle of one View.
+type snapshot struct {
+	budget
+	ctx    context.Context
+	driver DriverSnapshot
+	bound  kv.Position
+}
+
+var _ kv.Snapshot = (*snapshot)(nil)
+
+// View runs fn on a snapshot of its own; see kv.Store.
+func (s *Store) View(ctx context.Context, fn func(kv.Snapshot) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.closing.Load() {
+		return s.opt.fault(kv.ErrClosed, "view", nil, "")
+	}
+	driver, err := s.driver.Snapshot(ctx)
+	if err != nil {
+		if errors.Is(err, ctx.Err()) {
+			return err
+		}
+		return s.opt.driverFault(err, "view", nil)
+	}
+	defer driver.Release()
+	sequence, err := driver.Sequence()
+	if err != nil {
+		return s.opt.driverFault(err, "view", nil)
+	}
+	snap := &snapshot{budget: newBudget(&s.opt), ctx: ctx, driver: driver, bound: s.position(sequence)}
+	defer func() { snap.done = true }()
+	return fn(snap)
+}
+
+// position is that of a commit's sequence number; none for 0.
+func (s *Store) position(sequence uint64) kv.Position {
+	if sequence == 0 {
+		return kv.Position{}
+	}
+	return kv.NewPosition(s.opt.Incarnation, sequence)
+}
+
+func (v *snapshot) Bound() kv.Position { return v.bound }
+
+func (v *snapshot) Get(key []byte) ([]byte, error) {
+	if err := v.check("get"); err != nil {
+		return nil, err
+	}
+	if err := v.checkKey("get", key); err != nil {
+		return nil, err
+	}
+	value, err := v.driver.Get(key)
+	if err != nil {
+		return nil, v.opt.driverFault(err, "get", key)
+	}
+	return value, nil
+}
+
+// check spends an operation unless the caller has gone away.
+func (v *snapshot) check(op string) error {
+	if err := v.ctx.Err(); err != nil && !v.done {
+		return err
+	}
+	return v.spend(op, 1)
+}
+
+func (v *snapshot) GetMany(keys [][]byte) ([][]byte, error) {
+	values := make([][]byte, len(keys))
+	for i, key := range keys {
+		value, err := v.Get(key)
+		if err != nil {
+			return nil, err
+		}
+		values[i] = value
+	}
+	return values, nil
+}
+
+func (v *snapshot) Scan(r kv.Range, limit int) ([]kv.Entry, error) {
+	if err := v.ctx.Err(); err != nil && !v.done {
+		return nil, err
+	}
+	return v.scan(v.driver.Scan, r, limit)
+}
+
+func (v *snapshot) Journal(partition []byte, after kv.EntryPosition, limit int) ([]kv.JournalEntry, error) {
+	if err := v.check("journal"); err != nil {
+		return nil, err
+	}
+	if err := v.checkRows("journal", limit); err != nil {
+		return nil, err
+	}
+	if err := v.checkPartition("journal", partition); err != nil {
+		return nil, err
+	}
+	prefix := appendPartition(nil, partition)
+	r := kv.Range{
+		// A key is followed by itself with one more byte, so this is strictly after.
+		Start: append(appendEntryPosition(append([]byte(nil), prefix...), after), 0),
+		End:   append(appendEntryPosition(append([]byte(nil), prefix...), lastEntryPosition), 0),
+	}
+	var entries []kv.JournalEntry
+	var bad error
+	err := v.driver.Scan(r, func(key, value []byte) bool {
+		if len(entries) > 0 { // the call itself has paid for the first
+			if bad = v.spend("journal", 1); bad != nil {
+				return false
+			}
+		}
+		var at kv.EntryPosition
+		if at, bad = JournalPosition(key); bad != nil {
+			return false
+		}
+		entries = append(entries, kv.JournalEntry{Position: at, Record: value})
+		return len(entries) < limit
+	})
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return nil, v.opt.driverFault(err, "journal", nil)
+	}
+	return entries, nil
+}

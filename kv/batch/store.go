@@ -1,0 +1,268 @@
+// Package batch is group commit, written once for every engine that has no better of its own.
+//
+// One writer takes queued closures and runs each against the committed state plus the batch's overlay, an
+// ordered set of what the batch has written so far. It keeps the writes of those that succeed, drops the
+// writes of those that fail, then applies the merged overlay in key order, commits once, and answers all.
+// So many closures share one sync, and the failure of one costs no savepoint. While a batch commits, the
+// next one fills.
+//
+//   - Every closure of a batch, failed and non-writing ones included, is answered after the commit and shares
+//     its outcome: what it decided may rest on a neighbour's uncommitted write. A batch without writes is
+//     answered at once and never touches the disk.
+//   - The position of a closure is the sequence number of the last commit plus its place among those of the
+//     batch that wrote.
+//   - A commit is tied to no caller's context: a caller that goes away takes its closure out of the queue,
+//     never a batch apart.
+//   - Limits of the contract are enforced here, alike for all engines, and fail the one closure only.
+//
+// An engine brings a Driver. With Options.Synchronous there is no goroutine and no waiting: Update runs the
+// closure, commits, signals and returns, so that a simulator can drive a whole server in one goroutine.
+package batch
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"abide/kv"
+)
+
+// DefaultQueueLimit is how many closures wait in front of the writer unless Options say otherwise: at the
+// 20,000 small transactions a second that SQLite commits, about a fifth of a second.
+const DefaultQueueLimit = 4096
+
+// Options say how a store batches. The zero value of every field but Name is usable.
+type Options struct {
+	// Name is the store's name in errors.
+	Name string
+	// Incarnation is the first part of every position; below 1<<32-1<<24.
+	Incarnation uint32
+	// Keys names kinds of keys in errors.
+	Keys kv.KeyRegister
+	// QueueLimit bounds the queue; 0 means DefaultQueueLimit.
+	QueueLimit int
+	// Now is the clock by which a batch and a closure end. Without it only their numbers and bytes count.
+	Now func() time.Time
+	// Synchronous runs every Update at once, alone, on the caller's goroutine.
+	Synchronous bool
+	// RunTwice runs every closure twice and takes the first run back, so that tests show a closure which
+	// does more than call its Tx.
+	RunTwice bool
+}
+
+// Stats count since the store was opened.
+type Stats struct {
+	Commits  uint64 // physical transactions that committed
+	Closures uint64 // closures that were answered, whatever the answer
+	Refused  uint64 // closures turned away by a full queue
+	Queued   int    // closures waiting now
+}
+
+// Store is a kv.Store on a Driver.
+type Store struct {
+	opt         Options
+	driver      Driver
+	queue       *queue
+	subscribers subscribers
+
+	// turn is held by whoever uses the driver's physical transaction and run.
+	turn sync.Mutex
+	run  run
+
+	closing atomic.Bool
+	ended   chan struct{} // closed when the writer has stopped
+	closed  sync.Once
+	failure error // of Close
+
+	commits, closures, refused atomic.Uint64
+}
+
+var _ kv.Store = (*Store)(nil)
+
+// New starts group commit over driver, which the store then owns.
+func New(driver Driver, opt Options) *Store {
+	if opt.QueueLimit <= 0 {
+		opt.QueueLimit = DefaultQueueLimit
+	}
+	s := &Store{opt: opt, driver: driver, queue: newQueue(opt.QueueLimit), ended: make(chan struct{})}
+	s.run = run{opt: &s.opt, driver: driver, overlay: newOverlay()}
+	if opt.Synchronous {
+		close(s.ended)
+	} else {
+		go s.write()
+	}
+	return s
+}
+
+// Stats returns the store's counters.
+func (s *Store) Stats() Stats {
+	s.queue.mu.Lock()
+	queued := s.queue.length
+	s.queue.mu.Unlock()
+	return Stats{Commits: s.commits.Load(), Closures: s.closures.Load(), Refused: s.refused.Load(), Queued: queued}
+}
+
+// Update queues fn and waits for the outcome of its batch; see kv.Store.
+func (s *Store) Update(ctx context.Context, h kv.Hints, fn func(kv.Tx) error) (kv.Position, error) {
+	if err := ctx.Err(); err != nil {
+		return kv.Position{}, err
+	}
+	j := jobs.Get().(*job)
+	j.fn = fn
+	var err error
+	if s.opt.Synchronous {
+		err = s.updateNow(j, h)
+	} else {
+		err = s.enqueue(ctx, j, h)
+	}
+	position := j.position
+	if err == nil {
+		err = j.err
+	}
+	*j = job{done: j.done}
+	jobs.Put(j)
+	return position, err
+}
+
+// enqueue waits until the writer has answered j. An error says that j never ran.
+func (s *Store) enqueue(ctx context.Context, j *job, h kv.Hints) error {
+	switch err := s.queue.push(j, h); err {
+	case nil:
+	case kv.ErrOverloaded:
+		s.refused.Add(1)
+		return s.opt.fault(err, "update", nil, "%d transactions are waiting; try again later", s.opt.QueueLimit)
+	default:
+		return s.opt.fault(err, "update", nil, "")
+	}
+	select {
+	case <-j.done:
+		return nil
+	case <-ctx.Done():
+		if s.queue.remove(j) {
+			return ctx.Err()
+		}
+		<-j.done // it is in a batch: its outcome will be known
+		return nil
+	}
+}
+
+// updateNow runs j as a batch of its own.
+func (s *Store) updateNow(j *job, h kv.Hints) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if s.closing.Load() {
+		return s.opt.fault(kv.ErrClosed, "update", nil, "")
+	}
+	s.run.add(j, h.Background)
+	s.end()
+	s.run.reset()
+	return nil
+}
+
+// write is the writer: it makes batches of what is queued until the store is closed.
+func (s *Store) write() {
+	defer close(s.ended)
+	for s.queue.wait() {
+		s.turn.Lock()
+		if s.closing.Load() {
+			s.refuseQueued()
+		} else {
+			s.batch()
+		}
+		answered := len(s.run.closures)
+		for i := range s.run.closures {
+			s.run.closures[i].job.done <- struct{}{}
+		}
+		s.run.reset()
+		s.turn.Unlock()
+		if answered > 1 {
+			// Those who were answered often have a next closure at once. Let them bring it, instead of
+			// syncing the first one alone.
+			runtime.Gosched()
+		}
+	}
+}
+
+// batch fills, runs and ends one batch.
+func (s *Store) batch() {
+	for !s.run.full() {
+		j, background := s.queue.pop(s.run.requests, s.run.background)
+		if j == nil {
+			break
+		}
+		s.run.add(j, background)
+	}
+	s.end()
+}
+
+// end commits the batch and tells the subscribers. It does not yet answer.
+func (s *Store) end() {
+	signals, committed := s.run.finish()
+	if committed {
+		s.commits.Add(1)
+	}
+	s.closures.Add(uint64(len(s.run.closures)))
+	s.subscribers.send(signals)
+}
+
+// refuseQueued answers everything in the queue that the store is closed.
+func (s *Store) refuseQueued() {
+	for {
+		j, _ := s.queue.pop(0, 0)
+		if j == nil {
+			return
+		}
+		j.err = s.opt.fault(kv.ErrClosed, "update", nil, "")
+		j.done <- struct{}{}
+	}
+}
+
+// Resolve asks the driver about an unknown commit; see kv.Store.
+func (s *Store) Resolve(ctx context.Context, t kv.Token) (kv.Outcome, kv.Position, error) {
+	commit, sequence, err := splitToken(t)
+	if err != nil {
+		return kv.OutcomeUnknown, kv.Position{}, s.opt.fault(kv.ErrLimit, "resolve", nil, "the token is not one of this store's")
+	}
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if s.closing.Load() {
+		return kv.OutcomeUnknown, kv.Position{}, s.opt.fault(kv.ErrClosed, "resolve", nil, "")
+	}
+	outcome, err := s.driver.Resolve(ctx, commit)
+	if err != nil {
+		return kv.OutcomeUnknown, kv.Position{}, s.opt.driverFault(err, "resolve", nil)
+	}
+	if outcome != kv.OutcomeCommitted {
+		return outcome, kv.Position{}, nil
+	}
+	return outcome, s.position(sequence), nil
+}
+
+// splitToken undoes joinToken.
+func splitToken(t kv.Token) (commit kv.Token, sequence uint64, err error) {
+	i := strings.LastIndexByte(string(t), '/')
+	if i < 0 {
+		return "", 0, errors.New("no sequence number")
+	}
+	sequence, err = strconv.ParseUint(string(t[i+1:]), 10, 64)
+	return t[:i], sequence, err
+}
+
+// Close waits for the batch under way, answers what is queued with ErrClosed, and closes the driver; see
+// kv.Store.
+func (s *Store) Close() error {
+	s.closed.Do(func() {
+		s.closing.Store(true)
+		s.queue.close()
+		<-s.ended
+		s.turn.Lock()
+		defer s.turn.Unlock()
+		s.failure = s.driver.Close()
+	})
+	return s.failure
+}
