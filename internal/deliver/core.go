@@ -1,0 +1,183 @@
+package deliver
+
+// Core decides which message goes to which connection, and when it counts as delivered. It is a step
+// function: every method takes the instant and one event, none blocks, none calls the store. Store calls
+// are Jobs that its owner takes, runs and hands back. The same events in the same order give the same
+// decisions.
+//
+// The life of a message:
+//
+//	hint -> waiting -> checking -+
+//	                             +-> buffered -> taken -> flushed -> delivered -> reporting -> forgotten
+//	page of a scan --------------+                  (a window later)
+//
+// A claim ends it anywhere on that way, without a transaction of delivery's own. A connection that breaks
+// before the window is over sends it back to waiting. The outbox entry goes only with the report, or with the
+// claim, so that whatever is forgotten here is met again by a scan.
+//
+// nowMs is any clock in milliseconds that does not jump; an instant before the largest one seen counts as
+// that one. Not safe for concurrent use.
+type Core struct {
+	limits Limits
+	nowMs  int64
+
+	groups   map[groupKey]*group
+	conns    map[ConnID]*conn
+	order    []*conn // the same by number: what is walked, so that no decision hangs on a map's order
+	lastConn ConnID
+	woken    []ConnID
+
+	flights [kinds]map[flightKey]*flight
+	checks  [kinds]workQueue
+	window  flightList // flushed, by the end of their window
+	reports [kinds]workQueue
+
+	reportFailures int
+	reportAtMs     int64 // no report before
+
+	lanes [kinds]laneHeap
+	seq   uint64 // makes the order of lanes with equal times definite
+	scans [kinds]scanMemory
+
+	targets  targets
+	paused   map[string]struct{} // workspaces
+	draining bool
+	stats    Stats
+}
+
+// NewCore returns a core without connections.
+func NewCore(l Limits) *Core {
+	c := &Core{
+		limits:  l.withDefaults(),
+		groups:  map[groupKey]*group{},
+		conns:   map[ConnID]*conn{},
+		targets: targets{},
+		paused:  map[string]struct{}{},
+		window:  flightList{slot: linkQueue},
+	}
+	for k := range kinds {
+		c.flights[k] = map[flightKey]*flight{}
+		c.checks[k] = newWorkQueue()
+		c.reports[k] = newWorkQueue()
+	}
+	return c
+}
+
+func (c *Core) advance(nowMs int64) int64 {
+	c.nowMs = max(c.nowMs, nowMs)
+	return c.nowMs
+}
+
+// HintExecute takes in that a commit has just queued e.
+func (c *Core) HintExecute(nowMs int64, e Execute) {
+	c.hint(c.advance(nowMs), flight{kind: kindExecute, workspace: e.Workspace, id: e.ID, address: e.Address, version: e.Version})
+}
+
+// HintUnblock takes in that a commit has just queued an unblock.
+func (c *Core) HintUnblock(nowMs int64, workspace string, ref UnblockRef) {
+	c.hint(c.advance(nowMs), flight{kind: kindUnblock, workspace: workspace, id: ref.ID, address: ref.Address})
+}
+
+// HintClaimed takes in that the execute of a task, at this version or before, is queued no longer.
+func (c *Core) HintClaimed(nowMs int64, workspace, id string, version int64) {
+	nowMs = c.advance(nowMs)
+	f := c.flights[kindExecute][flightKey{workspace, id, ""}]
+	if f == nil || f.version > version {
+		return
+	}
+	if f.state != waiting && f.state != checking {
+		c.stats.Messages[kindExecute].Claimed++
+	}
+	c.drop(nowMs, f)
+}
+
+// hint starts the flight h unless somebody has it in hand already.
+func (c *Core) hint(nowMs int64, h flight) {
+	t, ok := c.targets.parse(h.address)
+	if !ok || t.nobody() {
+		return
+	}
+	h.target = t
+	l := c.laneOf(&h)
+	if l == nil {
+		return // nobody there: the scan at the next connect finds it
+	}
+	if !c.supersedes(nowMs, &h) {
+		return
+	}
+	// A parked lane has more than its connections can take. What is hinted now then waits for its turn in
+	// the scan, or else the newest tasks would starve those that are queued.
+	if l.state == laneParked || c.roomOf(l) == 0 || c.isPaused(h.workspace) {
+		c.missed(nowMs, l)
+		return
+	}
+	if c.checks[h.kind].n >= c.limits.MaxHints {
+		c.stats.HintsDropped++
+		c.missed(nowMs, l)
+		return
+	}
+	f := h
+	f.state = waiting
+	c.track(&f)
+	c.checks[f.kind].push(&f)
+}
+
+// supersedes reports whether the hinted message must be sent although one with its key may be in flight, and
+// ends that one if so. A hint says that the entry was queued just now. If the message in flight has been
+// written before, it stands for an earlier dispatch (the task was halted and continued since, or the
+// workspace was reset), and the worker must hear of this one.
+func (c *Core) supersedes(nowMs int64, h *flight) bool {
+	f := c.flights[h.kind][h.key()]
+	if f == nil {
+		return true
+	}
+	if f.version == h.version {
+		switch f.state {
+		case waiting, buffered, taken:
+			return false // will be read or written after this commit anyway
+		case checking, reporting:
+			f.again = true
+			return false
+		}
+	}
+	c.drop(nowMs, f)
+	return true
+}
+
+// track makes f known as in flight.
+func (c *Core) track(f *flight) { c.flights[f.kind][f.key()] = f }
+
+// forget ends f. A connection's slot must have been given back before.
+func (c *Core) forget(f *flight) {
+	f.state = gone
+	f.promise = nil
+	delete(c.flights[f.kind], f.key())
+	c.scans[f.kind].note(f)
+}
+
+// drop ends f wherever it stands and gives back its slot.
+func (c *Core) drop(nowMs int64, f *flight) {
+	cn := f.conn
+	switch f.state {
+	case waiting:
+		c.checks[f.kind].remove(f)
+	case delivered:
+		c.reports[f.kind].remove(f)
+	case buffered:
+		cn.outBytes -= f.bytes
+		f.unlink(linkQueue)
+	default:
+		f.unlink(linkQueue)
+	}
+	if cn != nil {
+		f.unlink(linkConn)
+		f.conn = nil
+		cn.held[f.kind]--
+	}
+	c.forget(f)
+	if cn != nil {
+		for k := range kinds {
+			c.refresh(nowMs, cn, k)
+		}
+	}
+}

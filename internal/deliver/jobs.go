@@ -1,0 +1,390 @@
+package deliver
+
+import (
+	"container/heap"
+	"context"
+	"math"
+
+	"abide/protocol"
+)
+
+// Class is a sort of store call. One call of each class at a time is enough; that a slow one holds up
+// none of another class is why there are several.
+type Class int
+
+// The classes of jobs.
+const (
+	CheckExecutes Class = iota
+	CheckUnblocks
+	ScanExecutes
+	ScanUnblocks
+	Report
+	Classes // how many there are
+)
+
+// String names the class as health and logs show it.
+func (cl Class) String() string {
+	return [...]string{"check executes", "check unblocks", "scan executes", "scan unblocks", "report delivered"}[cl]
+}
+
+// Job is one call to the Outbox. Run it, then hand it to Core.Done with what came out.
+type Job struct {
+	Class     Class
+	Workspace string
+
+	kind     kind
+	lane     *lane // of a scan
+	after    string
+	limit    int
+	executes []Execute    // of a check or report
+	unblocks []UnblockRef // of a check or report
+	flights  []*flight    // the same, one by one
+}
+
+// Result is what the Outbox answered to a Job.
+type Result struct {
+	Executes []Execute
+	Unblocks []Unblock
+	Next     string
+	Err      error
+}
+
+// Run makes the call. It touches nothing but its own job, so it needs no lock.
+func (j *Job) Run(ctx context.Context, o Outbox) (r Result) {
+	switch j.Class {
+	case CheckExecutes:
+		r.Executes, r.Err = o.CheckExecutes(ctx, j.Workspace, j.executes)
+	case CheckUnblocks:
+		r.Unblocks, r.Err = o.CheckUnblocks(ctx, j.Workspace, j.unblocks)
+	case ScanExecutes:
+		r.Executes, r.Next, r.Err = o.Executes(ctx, j.lane.dest, j.after, j.limit)
+	case ScanUnblocks:
+		r.Unblocks, r.Next, r.Err = o.Unblocks(ctx, j.lane.dest, j.after, j.limit)
+	case Report:
+		if j.kind == kindExecute {
+			r.Err = o.ExecutesDelivered(ctx, j.Workspace, j.executes)
+		} else {
+			r.Err = o.UnblocksDelivered(ctx, j.Workspace, j.unblocks)
+		}
+	}
+	return r
+}
+
+// never is the time of what is not due at all.
+const never = math.MaxInt64
+
+// NextMs is when Take may have a job of the class: an instant that has passed, or will; math.MaxInt64 if
+// only an event can make one.
+func (c *Core) NextMs(cl Class) int64 {
+	switch cl {
+	case CheckExecutes, CheckUnblocks:
+		if c.checks[kindOf(cl)].n > 0 {
+			return c.nowMs
+		}
+	case ScanExecutes, ScanUnblocks:
+		if h := c.lanes[kindOf(cl)]; len(h) > 0 {
+			return h[0].atMs
+		}
+	case Report:
+		at := int64(never)
+		if c.window.front != nil {
+			at = c.window.front.untilMs + c.limits.GatherMs
+		}
+		if c.reports[kindExecute].n+c.reports[kindUnblock].n > 0 {
+			at = c.nowMs
+		}
+		return max(at, c.reportAtMs)
+	}
+	return never
+}
+
+// kindOf is the kind of a check's or scan's messages.
+func kindOf(cl Class) kind {
+	if cl == CheckUnblocks || cl == ScanUnblocks {
+		return kindUnblock
+	}
+	return kindExecute
+}
+
+// Take returns the next job of a class, nil if none is due.
+func (c *Core) Take(nowMs int64, cl Class) *Job {
+	nowMs = c.advance(nowMs)
+	if cl == Report {
+		return c.takeReport(nowMs)
+	}
+	if cl == CheckExecutes || cl == CheckUnblocks {
+		return c.takeCheck(cl)
+	}
+	return c.takeScan(nowMs, cl)
+}
+
+// Done takes in what came of a job.
+func (c *Core) Done(nowMs int64, j *Job, r Result) {
+	nowMs = c.advance(nowMs)
+	if r.Err != nil {
+		c.stats.Errors[j.Class]++
+	}
+	switch j.Class {
+	case CheckExecutes, CheckUnblocks:
+		c.doneCheck(nowMs, j, r)
+	case ScanExecutes, ScanUnblocks:
+		c.doneScan(nowMs, j, r)
+	case Report:
+		c.doneReport(nowMs, j, r)
+	}
+}
+
+func pageOf(k kind) int {
+	if k == kindExecute {
+		return MaxPage
+	}
+	return MaxUnblockPage
+}
+
+// job names the flights to the store.
+func job(cl Class, k kind, workspace string, flights []*flight) *Job {
+	j := &Job{Class: cl, Workspace: workspace, kind: k, flights: flights}
+	if k == kindExecute {
+		j.executes = make([]Execute, len(flights))
+		for i, f := range flights {
+			j.executes[i] = Execute{f.workspace, f.id, f.version, f.address}
+		}
+		return j
+	}
+	j.unblocks = make([]UnblockRef, len(flights))
+	for i, f := range flights {
+		j.unblocks[i] = UnblockRef{f.id, f.address}
+	}
+	return j
+}
+
+func (c *Core) takeCheck(cl Class) *Job {
+	k := kindOf(cl)
+	workspace, flights := c.checks[k].take(func(*flight) int { return pageOf(k) })
+	if len(flights) == 0 {
+		return nil
+	}
+	for _, f := range flights {
+		f.state, f.again = checking, false
+	}
+	return job(cl, k, workspace, flights)
+}
+
+func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
+	if r.Err != nil || c.isPaused(j.Workspace) {
+		for _, f := range j.flights {
+			if f.state == checking {
+				c.drop(nowMs, f)
+				c.missedFlight(nowMs, f)
+			}
+		}
+		return
+	}
+	promises := make(map[flightKey]*protocol.Promise, len(r.Unblocks))
+	for i := range r.Unblocks {
+		u := &r.Unblocks[i]
+		promises[flightKey{j.Workspace, u.ID, u.Address}] = &u.Promise
+	}
+	// An answer as long as the question says yes to all, which is the usual case.
+	all := len(r.Executes) == len(j.flights)
+	var versions map[string]int64
+	if !all && j.kind == kindExecute {
+		versions = make(map[string]int64, len(r.Executes))
+		for _, e := range r.Executes {
+			versions[e.ID] = e.Version
+		}
+	}
+	for _, f := range j.flights {
+		if f.state != checking {
+			continue // claimed meanwhile
+		}
+		yes := all
+		if j.kind == kindUnblock {
+			f.promise, yes = promises[f.key()]
+		} else if !all {
+			v, ok := versions[f.id]
+			yes = ok && v == f.version
+		}
+		c.checked(nowMs, f, yes)
+	}
+}
+
+// checked hands f out if its check said yes.
+func (c *Core) checked(nowMs int64, f *flight, yes bool) {
+	switch {
+	case yes:
+		f.bytes = c.sizeOf(f)
+		cn, _ := c.choose(f)
+		if cn != nil {
+			c.hand(nowMs, cn, f)
+			return
+		}
+		c.drop(nowMs, f)
+		c.missedFlight(nowMs, f) // no room by now
+	case f.again:
+		f.state = waiting
+		c.checks[f.kind].push(f)
+	default:
+		c.drop(nowMs, f)
+	}
+}
+
+// missedFlight leaves f to the scan of its lane, if there is anybody to scan for.
+func (c *Core) missedFlight(nowMs int64, f *flight) {
+	if l := c.laneOf(f); l != nil {
+		c.missed(nowMs, l)
+	}
+}
+
+// takeScan begins the next page of the lane that is due first.
+func (c *Core) takeScan(nowMs int64, cl Class) *Job {
+	k := kindOf(cl)
+	h := &c.lanes[k]
+	for len(*h) > 0 && (*h)[0].atMs <= nowMs {
+		l := heap.Pop(h).(*lane)
+		room := c.roomOf(l)
+		if room == 0 {
+			l.state = laneParked
+			continue
+		}
+		l.state = laneScanning
+		if l.cursor == "" {
+			l.again = false // the pass that begins here sees all that was committed until now
+		}
+		c.scans[k].begin()
+		return &Job{Class: cl, Workspace: l.dest.Workspace, kind: k, lane: l, after: l.cursor, limit: min(room, pageOf(k))}
+	}
+	return nil
+}
+
+func (c *Core) doneScan(nowMs int64, j *Job, r Result) {
+	l := j.lane
+	stale, full := l.stale, false
+	l.stale = false
+	if r.Err == nil && !stale {
+		for i := range r.Executes {
+			e := &r.Executes[i]
+			full = full || !c.found(nowMs, l, &flight{kind: kindExecute, workspace: j.Workspace, id: e.ID, address: e.Address, version: e.Version})
+		}
+		for i := range r.Unblocks {
+			u := &r.Unblocks[i]
+			full = full || !c.found(nowMs, l, &flight{kind: kindUnblock, workspace: j.Workspace, id: u.ID, address: u.Address, promise: &u.Promise})
+		}
+	}
+	c.scans[j.kind].end()
+	if l.state == laneDead {
+		return
+	}
+	if stale {
+		c.schedule(l, nowMs)
+		return
+	}
+	if r.Err != nil {
+		l.failures++
+		l.cursor = "" // perhaps it was the cursor that could not be read
+		l.again = true
+		c.schedule(l, nowMs+backoffMs(l.failures))
+		return
+	}
+	l.failures = 0
+	if full { // the same page again when there is room; what has been handed out of it is passed over then
+		c.schedule(l, nowMs)
+		return
+	}
+	l.cursor = r.Next
+	if l.cursor != "" || l.again {
+		c.schedule(l, nowMs)
+	} else {
+		c.schedule(l, nowMs+c.limits.PollMs)
+	}
+}
+
+// found hands out one entry of a page. It returns false if the page must be read again because nobody had room.
+func (c *Core) found(nowMs int64, l *lane, f *flight) bool {
+	if old := c.flights[f.kind][f.key()]; old != nil && old.version >= f.version {
+		return true
+	}
+	if v, ok := c.scans[f.kind].gone[f.key()]; ok && v >= f.version {
+		return true
+	}
+	t, ok := c.targets.parse(f.address)
+	if !ok {
+		return true
+	}
+	f.target = t
+	f.bytes = c.sizeOf(f)
+	cn, possible := c.choose(f)
+	if cn == nil {
+		// Only what this lane is for may stop it: an entry for one full worker must not hold up the group.
+		return !possible || t.uni && l.conn == nil
+	}
+	if old := c.flights[f.kind][f.key()]; old != nil {
+		c.drop(nowMs, old) // of an earlier version: it was claimed, and the hint was lost
+	}
+	c.track(f)
+	c.hand(nowMs, cn, f)
+	return true
+}
+
+// takeReport moves what is past its window to the reports and begins the next one.
+func (c *Core) takeReport(nowMs int64) *Job {
+	if nowMs < c.reportAtMs {
+		return nil
+	}
+	if w := &c.window; w.front != nil && w.front.untilMs+c.limits.GatherMs <= nowMs {
+		for w.front != nil && w.front.untilMs <= nowMs {
+			f := w.popFront()
+			if c.isPaused(f.workspace) {
+				c.drop(nowMs, f)
+				continue
+			}
+			f.state = delivered
+			c.reports[f.kind].push(f)
+		}
+	}
+	for k := range kinds {
+		workspace, flights := c.reports[k].take(reportBatch)
+		if len(flights) == 0 {
+			continue
+		}
+		for _, f := range flights {
+			f.state, f.again = reporting, false
+		}
+		return job(Report, k, workspace, flights)
+	}
+	return nil
+}
+
+// reportBatch is how many messages may be reported together with f: fewer after each failure, so that one
+// entry that cannot be reported ends up alone.
+func reportBatch(f *flight) int { return max(1, MaxPage>>(2*f.attempts)) }
+
+func (c *Core) doneReport(nowMs int64, j *Job, r Result) {
+	if r.Err != nil {
+		c.reportFailures++
+		c.reportAtMs = nowMs + backoffMs(c.reportFailures)
+	} else {
+		c.reportFailures = 0
+	}
+	for _, f := range j.flights {
+		switch {
+		case f.state != reporting:
+		case r.Err == nil:
+			c.stats.Messages[f.kind].Delivered++
+			c.drop(nowMs, f)
+			if f.again {
+				c.hint(nowMs, flight{kind: f.kind, workspace: f.workspace, id: f.id, address: f.address, version: f.version})
+			}
+		case c.isPaused(f.workspace):
+			c.drop(nowMs, f)
+		default:
+			if f.attempts++; f.attempts >= maxReportAttempts {
+				c.stats.Messages[f.kind].GivenUp++
+				c.drop(nowMs, f)
+				continue
+			}
+			f.state = delivered
+			c.reports[f.kind].push(f)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package deliver
+
+// MessageStats counts one kind of message since the start. A message counts again each time it is sent.
+type MessageStats struct {
+	Sent      uint64 // flushed to a stream
+	Claimed   uint64 // executes whose claim came before their report
+	Delivered uint64 // reported to the outbox
+	Resent    uint64 // taken back from a stream that broke too early
+	GivenUp   uint64 // forgotten after reports that failed
+	InFlight  int    // now
+}
+
+// GroupStats is one group that has connections.
+type GroupStats struct {
+	Workspace   string
+	Group       string
+	Connections int
+	Executes    int // slots in use
+	Unblocks    int
+}
+
+// Stats are the counters of delivery since its start, and what it holds now.
+type Stats struct {
+	Messages     [2]MessageStats // executes, unblocks
+	Connections  int
+	Refused      uint64 // connections over the limit
+	Replaced     uint64 // connections closed by a newer one of their pid
+	HintsDropped uint64
+	Errors       [Classes]uint64 // failed calls to the outbox
+	Groups       []GroupStats    // by their oldest connection
+}
+
+// Stats returns a copy of the counters, and counts the groups.
+func (c *Core) Stats() Stats {
+	s := c.stats
+	for k := range kinds {
+		s.Messages[k].InFlight = len(c.flights[k])
+	}
+	s.Connections = len(c.order)
+	at := map[*group]int{}
+	for _, cn := range c.order {
+		i, ok := at[cn.group]
+		if !ok {
+			i = len(s.Groups)
+			at[cn.group] = i
+			s.Groups = append(s.Groups, GroupStats{Workspace: cn.group.key.workspace, Group: cn.group.key.name})
+		}
+		s.Groups[i].Connections++
+		s.Groups[i].Executes += cn.held[kindExecute]
+		s.Groups[i].Unblocks += cn.held[kindUnblock]
+	}
+	return s
+}
