@@ -1,0 +1,86 @@
+package deliver
+
+import (
+	"errors"
+	"sync"
+
+	"abide/protocol"
+)
+
+// Connection is one worker's stream, from the side of whoever writes it. Its owner loops: Take, write and
+// flush what came, Flushed; when nothing came, wait for Wake. Close on every way out. The methods are for
+// one goroutine, except Wake's channel and Close.
+type Connection struct {
+	d         *Deliverer
+	id        ConnID
+	serverURL string
+	wake      chan struct{}
+	messages  []Message
+	closeOnce sync.Once
+}
+
+// errInternal is the answer to a connect during which delivery began anew.
+var errInternal = errors.New("delivery has just restarted after an internal error; connect again")
+
+// Connect registers a worker's stream. Errors: ErrFull, ErrDraining. Group and pid are decoded names.
+func (d *Deliverer) Connect(workspace, group, pid string) (*Connection, error) {
+	cn := &Connection{d: d, wake: make(chan struct{}, 1), serverURL: d.options.ServerURL(workspace)}
+	err := errInternal
+	d.step(func(c *Core, nowMs int64) {
+		if cn.id, err = c.Connect(nowMs, workspace, group, pid); err == nil {
+			d.connections[cn.id] = cn
+			d.streams.Add(1)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return cn, nil
+}
+
+// Wake receives a value when Take may have something new. One value may stand for several reasons.
+func (cn *Connection) Wake() <-chan struct{} { return cn.wake }
+
+// Take appends the frames that wait to buf, all in ASCII, and says what to do after they are written. Frames:
+// "data: ", a message as one line of JSON, and two line feeds.
+func (cn *Connection) Take(buf []byte) ([]byte, Status) {
+	status := Closed
+	cn.messages = cn.messages[:0]
+	cn.d.step(func(c *Core, nowMs int64) {
+		cn.messages, status = c.Output(nowMs, cn.id, cn.messages)
+	})
+	for i := range cn.messages {
+		m := &cn.messages[i]
+		buf = append(buf, "data: "...)
+		if m.Promise != nil {
+			buf = protocol.AppendUnblock(buf, *m.Promise)
+		} else {
+			buf = protocol.AppendExecute(buf, cn.serverURL, m.Task)
+		}
+		buf = append(buf, "\n\n"...)
+	}
+	clear(cn.messages) // lets go of the promises
+	return buf, status
+}
+
+// Flushed reports that all frames of the last Take were written and flushed without an error.
+func (cn *Connection) Flushed() {
+	cn.d.step(func(c *Core, nowMs int64) { c.Flushed(nowMs, cn.id) })
+}
+
+// Finish makes the connection take no further message: Take answers Ending after the last one.
+func (cn *Connection) Finish() {
+	cn.d.step(func(c *Core, nowMs int64) { c.Finish(nowMs, cn.id) })
+}
+
+// Close deregisters the connection. What was not flushed, or flushed only just now, is sent to somebody
+// else. It may be called again.
+func (cn *Connection) Close() {
+	cn.closeOnce.Do(func() {
+		cn.d.step(func(c *Core, nowMs int64) {
+			delete(cn.d.connections, cn.id)
+			c.Disconnect(nowMs, cn.id)
+		})
+		cn.d.streams.Done()
+	})
+}
