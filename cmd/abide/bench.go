@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"abide/internal/bench"
+)
+
+// benchCommand measures a server.
+type benchCommand struct {
+	Mode    string       `arg:"" placeholder:"MODE" help:"What one operation is: noop, create, get, lifecycle, dispatch or workflow."`
+	URL     string       `name:"url" placeholder:"URL" help:"The server to measure; without it an own one is started, on a temporary file in .abide/."`
+	Clients int          `default:"64" placeholder:"N" help:"Clients, each with one operation in flight."`
+	For     milliseconds `default:"10s" placeholder:"DURATION" help:"Measured time."`
+	Warmup  milliseconds `default:"2s" placeholder:"DURATION" help:"Time before it that is not measured."`
+	Size    int          `default:"200" placeholder:"BYTES" help:"Length of each param's and value's data."`
+	Seed    uint64       `default:"1" placeholder:"N" help:"Fixes payloads and random choices."`
+	Preload int          `default:"0" placeholder:"N" help:"Promises to create and settle before the warmup."`
+}
+
+// Validate checks the values; kong calls it.
+func (c *benchCommand) Validate() error {
+	if c.Mode == "" {
+		return nil // kong is about to say that it is missing
+	}
+	config := c.config()
+	if c.URL == "" { // where an own server comes from is known only when it is started
+		config.Own = bench.OwnServer{Binary: "abide", Folder: devFolder}
+	}
+	return config.Validate()
+}
+
+func (c *benchCommand) config() bench.Config {
+	return bench.Config{
+		Mode:      bench.Mode(c.Mode),
+		Clients:   c.Clients,
+		For:       c.For.duration(),
+		Warmup:    c.Warmup.duration(),
+		SizeBytes: c.Size,
+		Seed:      c.Seed,
+		Preload:   c.Preload,
+		URL:       c.URL,
+	}
+}
+
+// Run measures and prints the report, one JSON object on stdout.
+func (c *benchCommand) Run(in surroundings, _ *environment) error {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go func() {
+		select {
+		case <-in.signals:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	config := c.config()
+	if c.URL == "" {
+		own, err := ownServer(in.environ)
+		if err != nil {
+			return err
+		}
+		config.Own = own
+	}
+	clear := func() {}
+	if isTerminal(in.stderr) {
+		config.Progress = func(text string) { fmt.Fprintf(in.stderr, "\r\x1b[K%s", text) }
+		clear = func() { fmt.Fprint(in.stderr, "\r\x1b[K") }
+	}
+	report, err := bench.Run(ctx, config)
+	clear()
+	if err != nil {
+		return err
+	}
+	report.Version = buildVersion()
+	return json.NewEncoder(in.stdout).Encode(report)
+}
+
+// ownServer is this very binary with production's defaults: no settings from the environment reach it. Its
+// data goes below the current folder, since a temporary folder may be in memory, where a sync costs nothing.
+func ownServer(environ []string) (bench.OwnServer, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return bench.OwnServer{}, fmt.Errorf("cannot tell where this binary is: %w", err)
+	}
+	if err := makeDevFolder(devFolder); err != nil {
+		return bench.OwnServer{}, err
+	}
+	own := bench.OwnServer{Binary: binary, Folder: devFolder}
+	for _, entry := range environ {
+		if !isSetting(entry) {
+			own.Environ = append(own.Environ, entry)
+		}
+	}
+	return own, nil
+}
+
+func isSetting(entry string) bool {
+	for _, prefix := range environmentPrefixes {
+		if strings.HasPrefix(strings.ToUpper(entry), prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// isTerminal tells whether a person looks at w.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

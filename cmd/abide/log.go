@@ -1,0 +1,19 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+)
+
+// newLogger logs text lines at or above level to w. Nobody who logs hands it payloads.
+func newLogger(w io.Writer, level logLevel) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.Level(level)}))
+}
+
+// warn logs the variables that look like settings and are none: most often a typing mistake, or a setting
+// of the reference server that this version does not have.
+func (e *environment) warn(logger *slog.Logger) {
+	for _, name := range e.unknown() {
+		logger.Warn("environment variable is not a setting of this version and is ignored", "name", name)
+	}
+}

@@ -1,0 +1,108 @@
+// Command abide is a durable-execution server that speaks the Distributed Async Await protocol, and the
+// tools around it. It is the only reader of flags and of the environment, and the only importer of
+// storage backends: everything below it is handed its options.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes of every subcommand.
+const (
+	exitOK      = 0
+	exitFailure = 1 // it was understood and failed: one line "Fatal: <reason>"
+	exitUsage   = 2 // an unknown flag or subcommand, a bad value: nothing was started
+)
+
+// commands is the whole command line. The order is that of the help.
+type commands struct {
+	Serve   serveCommand   `cmd:"" help:"Run the server. Data is kept in abide.db unless told otherwise."`
+	Dev     devCommand     `cmd:"" help:"Run a server for development on this machine: loopback only, data in .abide/, debug requests allowed."`
+	Bench   benchCommand   `cmd:"" help:"Measure a server and print one JSON object. It counts and times; it asserts nothing."`
+	Version versionCommand `cmd:"" help:"Print what this binary is."`
+
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version and exit."`
+}
+
+// surroundings are what a subcommand may touch of the process that it runs in; tests hand in their own.
+type surroundings struct {
+	environ []string
+	stdout  io.Writer
+	stderr  io.Writer
+	signals <-chan os.Signal // interrupt and termination
+	abort   func()           // ends the process at once
+}
+
+func main() {
+	os.Exit(run(os.Args[1:], surroundings{
+		environ: os.Environ(),
+		stdout:  os.Stdout,
+		stderr:  os.Stderr,
+		signals: stopSignals(),
+		abort:   func() { os.Exit(exitFailure) },
+	}))
+}
+
+// run is the whole program but for the process: it parses args, runs the subcommand and returns the exit
+// code.
+func run(args []string, in surroundings) int {
+	var cli commands
+	env := readEnvironment(in.environ)
+	helped := false
+	parser, err := kong.New(&cli,
+		kong.Name("abide"),
+		kong.Description("A durable-execution server that every Resonate SDK can be pointed at."),
+		kong.Writers(in.stdout, in.stderr),
+		kong.Exit(func(int) { helped = true }),
+		kong.Resolvers(env),
+		kong.ValueFormatter(describeFlag),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+		kong.Vars{"version": "abide " + buildVersion()},
+	)
+	if err != nil {
+		return report(in.stderr, err)
+	}
+	env.learn(parser.Model)
+	if len(args) == 0 {
+		parser.Stdout = in.stderr
+		_, _ = parser.Parse([]string{"--help"})
+		return exitUsage
+	}
+	command, err := parser.Parse(args)
+	switch {
+	case helped:
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(in.stderr, "abide: %v\n", err)
+		fmt.Fprintln(in.stderr, `Run "abide --help" for the subcommands, or "abide <subcommand> --help" for its flags.`)
+		return exitUsage
+	}
+	if err := env.refuse(); err != nil {
+		fmt.Fprintf(in.stderr, "abide: %v\n", err)
+		return exitUsage
+	}
+	if err := command.Run(in, env); err != nil {
+		return report(in.stderr, err)
+	}
+	return exitOK
+}
+
+// usageError is a mistake in the command line or the environment that shows only once a subcommand looks
+// at it.
+type usageError struct{ error }
+
+// report prints the one line of a failure and returns its exit code.
+func report(stderr io.Writer, err error) int {
+	var usage usageError
+	if errors.As(err, &usage) {
+		fmt.Fprintf(stderr, "abide: %v\n", err)
+		return exitUsage
+	}
+	fmt.Fprintf(stderr, "Fatal: %v\n", err)
+	return exitFailure
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"net"
+)
+
+// serveCommand runs a server for production.
+type serveCommand struct {
+	ServerBind        string `setting:"server.bind" default:"0.0.0.0" placeholder:"ADDRESS" help:"Address to listen on."`
+	StorageSQLitePath string `setting:"storage.sqlite.path" name:"storage-sqlite-path" default:"abide.db" placeholder:"FILE" help:"The data file."`
+
+	serverSettings
+}
+
+// Validate checks what only serve has, and the shared settings.
+func (c *serveCommand) Validate() error {
+	if err := checkBind(c.ServerBind); err != nil {
+		return err
+	}
+	if err := checkDataFile(c.StorageSQLitePath); err != nil {
+		return err
+	}
+	return c.serverSettings.Validate()
+}
+
+// Run serves until a signal.
+func (c *serveCommand) Run(in surroundings, env *environment) error {
+	logger := newLogger(in.stderr, c.Level)
+	env.warn(logger)
+	listener, err := listen(c.ServerBind, c.ServerPort)
+	if err != nil {
+		return err
+	}
+	return runServer(in, logger, serverOptions{
+		settings:  c.serverSettings,
+		listeners: []net.Listener{listener},
+		dataFile:  c.StorageSQLitePath,
+		debug:     c.Debug,
+	})
+}

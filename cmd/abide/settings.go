@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// storageTypes are the engines that this binary contains.
+var storageTypes = []string{"sqlite"}
+
+// serverSettings are the settings that serve and dev share. Names, defaults and meanings are those of the
+// reference server unless the help says otherwise. The `setting` tag is the setting's key, from which the
+// name of its environment variable is made.
+type serverSettings struct {
+	Level logLevel `setting:"level" default:"info" placeholder:"LEVEL" help:"What is logged: debug, info, warn, error or off."`
+	Debug bool     `setting:"debug" help:"Allow debug.* requests and resonate:debug_time."`
+
+	ServerHost            string       `setting:"server.host" default:"localhost" placeholder:"NAME" help:"Host name in the default of --server-url."`
+	ServerPort            int          `setting:"server.port" default:"8001" placeholder:"PORT" help:"Port to listen on; 0 takes a free one and logs it."`
+	ServerURL             string       `setting:"server.url" name:"server-url" placeholder:"URL" help:"Where workers reach this server, told to them in every message; by default http://HOST:PORT."`
+	ServerShutdownTimeout milliseconds `setting:"server.shutdown_timeout" default:"10s" placeholder:"DURATION" help:"How long a stop waits for what is in flight before it gives up on it."`
+	ServerCORSAllowOrigin []string     `setting:"server.cors.allow_origins" name:"server-cors-allow-origin" placeholder:"ORIGIN" sep:"," help:"Origin whose web pages may call the server, such as https://app.example, or *; repeatable."`
+
+	StorageType string `setting:"storage.type" default:"sqlite" placeholder:"ENGINE" help:"Storage engine; this version has sqlite."`
+
+	TasksRetryTimeout milliseconds `setting:"tasks.retry_timeout" default:"30s" placeholder:"DURATION" help:"How long after its delivery an unclaimed task is sent again."`
+	TasksLeaseTimeout milliseconds `setting:"tasks.lease_timeout" default:"15s" placeholder:"DURATION" help:"Lease of tasks that the server itself runs; accepted, used only by a transport that is not there yet."`
+
+	TimeoutsPollInterval milliseconds `setting:"timeouts.poll_interval" default:"1s" placeholder:"DURATION" help:"Longest sleep between two looks for what is due. The server wakes for the next due entry anyway; this only bounds a missed wake-up."`
+	MessagesPollInterval milliseconds `setting:"messages.poll_interval" default:"1s" placeholder:"DURATION" help:"Longest sleep between two looks for undelivered messages. Messages are sent when they are committed; this only bounds a missed wake-up."`
+	MessagesBatchSize    int          `setting:"messages.batch_size" default:"100" placeholder:"N" help:"Messages read from storage at a time."`
+
+	TransportsHTTPPollMaxConnections int `setting:"transports.http_poll.max_connections" name:"transports-http-poll-max-connections" default:"1000" placeholder:"N" help:"Worker streams that may be open at once."`
+	TransportsHTTPPollBufferSize     int `setting:"transports.http_poll.buffer_size" name:"transports-http-poll-buffer-size" default:"100" placeholder:"N" help:"Messages that may wait for one slow stream."`
+}
+
+// Limits of settings, checked at start.
+const (
+	maxBatchSize       = 1000
+	maxPollConnections = 1_000_000
+	maxPollBuffer      = 100_000
+)
+
+// Validate checks every setting that has a wrong value; kong calls it once all sources are read.
+func (s *serverSettings) Validate() error {
+	counts := []struct {
+		flag            string
+		value, min, max int
+	}{
+		{"server-port", s.ServerPort, 0, 65535},
+		{"messages-batch-size", s.MessagesBatchSize, 1, maxBatchSize},
+		{"transports-http-poll-max-connections", s.TransportsHTTPPollMaxConnections, 1, maxPollConnections},
+		{"transports-http-poll-buffer-size", s.TransportsHTTPPollBufferSize, 1, maxPollBuffer},
+	}
+	for _, c := range counts {
+		if c.value < c.min || c.value > c.max {
+			return fmt.Errorf("--%s is %d: it must be from %d to %d", c.flag, c.value, c.min, c.max)
+		}
+	}
+	spans := []struct {
+		flag  string
+		value milliseconds
+	}{
+		{"server-shutdown-timeout", s.ServerShutdownTimeout},
+		{"tasks-retry-timeout", s.TasksRetryTimeout},
+		{"tasks-lease-timeout", s.TasksLeaseTimeout},
+		{"timeouts-poll-interval", s.TimeoutsPollInterval},
+		{"messages-poll-interval", s.MessagesPollInterval},
+	}
+	for _, span := range spans {
+		if span.value < 1 {
+			return fmt.Errorf("--%s is 0: it must be at least 1 ms", span.flag)
+		}
+	}
+	return s.validateNames()
+}
+
+func (s *serverSettings) validateNames() error {
+	if s.StorageType != storageTypes[0] {
+		return fmt.Errorf("--storage-type is %q: this version has %s", s.StorageType, strings.Join(storageTypes, ", "))
+	}
+	if s.ServerURL != "" {
+		if err := checkBaseURL(s.ServerURL); err != nil {
+			return fmt.Errorf("--server-url: %w", err)
+		}
+	}
+	if s.ServerHost == "" || strings.ContainsAny(s.ServerHost, "/ ?#@") {
+		return fmt.Errorf("--server-host is %q: it must be a host name or an address; a whole URL goes into --server-url", s.ServerHost)
+	}
+	for _, origin := range s.ServerCORSAllowOrigin {
+		if err := checkOrigin(origin); err != nil {
+			return fmt.Errorf("--server-cors-allow-origin: %w", err)
+		}
+	}
+	return nil
+}
+
+// baseURL is where workers reach the server if it listens on port: without a slash at the end, since paths
+// are appended.
+func (s *serverSettings) baseURL(port int) string {
+	if s.ServerURL != "" {
+		return strings.TrimRight(s.ServerURL, "/")
+	}
+	return "http://" + net.JoinHostPort(strings.Trim(s.ServerHost, "[]"), strconv.Itoa(port))
+}
+
+func checkBaseURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a URL: %w", text, err)
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+		return fmt.Errorf("%q must begin with http:// or https:// and a host", text)
+	case u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("%q must have no query and no fragment: paths are appended to it", text)
+	}
+	return nil
+}
+
+// checkOrigin refuses what a browser never sends as an Origin, since such an entry would silently match
+// nothing.
+func checkOrigin(origin string) error {
+	if origin == "*" {
+		return nil
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
+		return fmt.Errorf("%q is not an origin: write scheme://host or scheme://host:port without a path, or *", origin)
+	}
+	return nil
+}
+
+// checkBind refuses what cannot be listened on before anything is opened. Brackets around an IPv6 address
+// are allowed, as the reference's configurations have them.
+func checkBind(bind string) error {
+	if bind == "" || strings.ContainsAny(bind, "/ ") {
+		return fmt.Errorf("--server-bind is %q: it must be an address or a host name, such as 0.0.0.0, 127.0.0.1 or ::", bind)
+	}
+	if host := strings.Trim(bind, "[]"); strings.Contains(host, ":") && net.ParseIP(host) == nil {
+		return fmt.Errorf("--server-bind is %q: the port goes into --server-port", bind)
+	}
+	return nil
+}
+
+// checkDataFile refuses the spellings that SQLite itself would take for something else than a file.
+func checkDataFile(path string) error {
+	if path == "" || path == ":memory:" || strings.HasPrefix(path, "file:") {
+		return fmt.Errorf("--storage-sqlite-path is %q: it must be the path of a file; for data that is gone afterwards use abide dev --ephemeral", path)
+	}
+	return nil
+}
+
+// logLevel is the least severe level that is logged.
+type logLevel slog.Level
+
+// logOff is above every level that is used.
+const logOff = slog.Level(1000)
+
+// UnmarshalText parses a level's name; kong calls it.
+func (l *logLevel) UnmarshalText(text []byte) error {
+	levels := map[string]slog.Level{
+		"trace": slog.LevelDebug, // the reference has one level more
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError, "off": logOff,
+	}
+	level, ok := levels[strings.ToLower(string(text))]
+	if !ok {
+		return fmt.Errorf("%q is not a level: use debug, info, warn, error or off", text)
+	}
+	*l = logLevel(level)
+	return nil
+}
