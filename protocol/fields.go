@@ -302,8 +302,12 @@ func (d *decode) tags(v value) Tags {
 	if size > MaxTagsBytes {
 		d.invalid("take %d bytes in names and values, the limit is %d (MaxTagsBytes)", size, MaxTagsBytes)
 	}
-	slices.SortFunc(out, func(a, b Tag) int { return strings.Compare(a.Name, b.Name) })
+	sortTags(out)
 	return out
+}
+
+func sortTags(tags Tags) {
+	slices.SortFunc(tags, func(a, b Tag) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func (d *decode) tag(rawName, rawValue value) (Tag, bool) {
