@@ -1,0 +1,291 @@
+// Package engine turns requests and due timers into transactions: one request is one kv.Run around the
+// machine (a heartbeat and a debug.tick are several, bounded). It owns the server's clock, and the loops
+// that fire timers and sweep; it names no backend and knows no HTTP.
+//
+// The files: engine.go (requests), clock.go (time), instant.go (which instant an operation runs at),
+// heartbeat.go, tick.go (internal steps as a function of now), sweep.go, outbox.go (what delivery reads and
+// writes), debug.go and snap.go (debug.*), loop.go (the real-time shell: the only goroutines), errors.go
+// (what a failed transaction is answered).
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"abide/internal/keyspace"
+	"abide/internal/machine"
+	"abide/internal/store"
+	"abide/kv"
+	"abide/protocol"
+)
+
+// Options are what an operator sets about the engine. Zero fields have the defaults stated.
+type Options struct {
+	// RetryTimeoutMs is how long a dispatched task may stay unclaimed before it is dispatched again.
+	// Default 30,000.
+	RetryTimeoutMs int64
+	// PollIntervalMs is how often the timer loop looks even if nothing woke it. Default 1,000.
+	PollIntervalMs int64
+	// UnblockExpiryMs is how long an unblock message is kept that cannot be delivered. Default one day.
+	UnblockExpiryMs int64
+	// ServerID names this server's row in the store. Default "server".
+	ServerID string
+	// Source is the clock. Default: the machine's.
+	Source Source
+	// Log takes what an operator should know. Default: slog.Default().
+	Log *slog.Logger
+}
+
+func (o *Options) setDefaults() {
+	if o.RetryTimeoutMs == 0 {
+		o.RetryTimeoutMs = 30_000
+	}
+	if o.PollIntervalMs == 0 {
+		o.PollIntervalMs = 1_000
+	}
+	if o.UnblockExpiryMs == 0 {
+		o.UnblockExpiryMs = (24 * time.Hour).Milliseconds()
+	}
+	if o.ServerID == "" {
+		o.ServerID = "server"
+	}
+	if o.Source == nil {
+		o.Source = realTime{start: time.Now()}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+}
+
+// Engine answers requests and does the internal steps. All methods are safe for concurrent use.
+type Engine struct {
+	opt    Options
+	store  kv.Store
+	config machine.Config
+	layout keyspace.Layout
+	clock  *clock
+	log    *slog.Logger
+	counts counters
+
+	raising    sync.Mutex // one raise of the ceiling at a time
+	workspaces sync.Map   // name -> struct{}: workspaces whose record exists
+	paused     pauses
+	hints      hints
+	loops      loops
+	sweeper    sweeper
+}
+
+// Open makes an engine over a store, and brings the store's format record and this server's clock into
+// being. It waits for up to a second if the clock is behind what an earlier life of this server has served.
+// The store stays the caller's to close, after Stop.
+func Open(ctx context.Context, s kv.Store, opt Options) (*Engine, error) {
+	opt.setDefaults()
+	e := &Engine{
+		opt:    opt,
+		store:  s,
+		config: machine.Config{RetryTimeoutMs: opt.RetryTimeoutMs},
+		log:    opt.Log,
+	}
+	if err := e.openFormat(ctx); err != nil {
+		return nil, err
+	}
+	ceiling, err := e.storedCeiling(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if e.clock, err = newClock(ctx, opt.Source, ceiling); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// openFormat reads the store's format record, or writes it into a new store.
+func (e *Engine) openFormat(ctx context.Context) error {
+	var found keyspace.StoreFormat
+	_, err := kv.Run(ctx, e.store, kv.Hints{}, func(tx kv.Tx) error {
+		b, err := tx.Get(keyspace.Format())
+		if err != nil {
+			return err
+		}
+		if b == nil {
+			found = keyspace.StoreFormat{Derivation: keyspace.DerivationVersion, Shards: 1}
+			return tx.Put(keyspace.Format(), keyspace.AppendFormat(nil, found))
+		}
+		found, err = keyspace.ParseFormat(b)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read the store's format record: %w", err)
+	}
+	if found.Derivation != keyspace.DerivationVersion {
+		return fmt.Errorf("the store's index entries are of version %d, this server writes version %d: use the release that wrote the store",
+			found.Derivation, keyspace.DerivationVersion)
+	}
+	if found.Shards < 1 {
+		return fmt.Errorf("the store's format record is damaged: %d shards", found.Shards)
+	}
+	e.layout = keyspace.Layout{Shards: found.Shards}
+	return nil
+}
+
+func (e *Engine) storedCeiling(ctx context.Context) (ceiling int64, err error) {
+	err = e.store.View(ctx, func(s kv.Snapshot) error {
+		b, err := s.Get(keyspace.Server(e.opt.ServerID))
+		if err != nil || b == nil {
+			return err
+		}
+		ceiling, err = keyspace.Instant("server", b)
+		return err
+	})
+	return ceiling, err
+}
+
+// Do answers one request in a workspace. debugTime, if not nil, replaces the clock (design/machine.md,
+// Time). ctx bounds the whole: when it ends before the commit is under way, nothing was changed.
+func (e *Engine) Do(ctx context.Context, workspace string, req protocol.Request, debugTime *int64) protocol.Reply {
+	at := instant{engine: e, workspace: workspace, debug: debugTime}
+	reply, err := e.do(ctx, workspace, req, at)
+	if err != nil {
+		return e.failure(req, err)
+	}
+	return reply
+}
+
+func (e *Engine) do(ctx context.Context, workspace string, req protocol.Request, at instant) (protocol.Reply, error) {
+	switch r := req.(type) {
+	case *protocol.TaskHeartbeat:
+		return e.heartbeat(ctx, workspace, r, at)
+	case *protocol.DebugStart:
+		e.paused.set(workspace, true)
+		return protocol.OK(protocol.EmptyBody{}), nil
+	case *protocol.DebugStop:
+		e.paused.set(workspace, false)
+		e.loops.wake()
+		return protocol.OK(protocol.EmptyBody{}), nil
+	case *protocol.DebugReset:
+		return protocol.OK(protocol.EmptyBody{}), e.reset(ctx, workspace)
+	case *protocol.DebugSnap:
+		return e.snap(ctx, workspace, at)
+	case *protocol.DebugTick:
+		at.debug = &r.Time
+		return protocol.OK(protocol.TickBody{}), e.debugTick(ctx, workspace, at)
+	}
+	if !machine.Writes(req.Kind()) {
+		return e.read(ctx, workspace, req, at)
+	}
+	return e.write(ctx, workspace, req, at)
+}
+
+// write answers a request in a read-write transaction.
+func (e *Engine) write(ctx context.Context, workspace string, req protocol.Request, at instant) (reply protocol.Reply, err error) {
+	if err := e.ensureWorkspace(ctx, workspace); err != nil {
+		return protocol.Reply{}, err
+	}
+	err = e.update(ctx, workspace, at, false, func(op *machine.Op, _ *store.Txn) (err error) {
+		reply, err = op.Apply(req)
+		return err
+	})
+	return reply, err
+}
+
+// update runs fn as one operation in a read-write transaction, at an instant that is read within it and is
+// covered by the clock's durable ceiling when the operation is acknowledged. A commit whose outcome the
+// store cannot tell at once is resolved before update gives up.
+func (e *Engine) update(ctx context.Context, workspace string, at instant, background bool, fn func(*machine.Op, *store.Txn) error) error {
+	var ticket *ticket
+	var ceiling int64
+	_, err := kv.Run(ctx, e.store, kv.Hints{Background: background, Lane: workspace}, func(tx kv.Tx) error {
+		now, raise, err := at.enter(tx, &ticket)
+		if err != nil {
+			return err
+		}
+		ceiling = raise
+		txn := store.Write(tx, workspace, e.layout)
+		return fn(&machine.Op{State: txn, Now: now, Config: e.config}, txn)
+	})
+	if err != nil {
+		err = e.resolve(ctx, err)
+	}
+	if err == nil && ceiling > 0 {
+		e.clock.raised(ceiling)
+	}
+	e.clock.leave(ticket)
+	return err
+}
+
+// read answers a request from a snapshot. If the answer shows a promise as settled by its deadline alone,
+// an operation that began before that deadline may still be about to settle it otherwise; then the answer is
+// worked out again once no such operation is under way.
+func (e *Engine) read(ctx context.Context, workspace string, req protocol.Request, at instant) (protocol.Reply, error) {
+	if at.debug != nil && !isSearch(req.Kind()) {
+		return e.readInOrder(ctx, workspace, req, at)
+	}
+	now, err := at.forRead(ctx)
+	if err != nil {
+		return protocol.Reply{}, err
+	}
+	for settled := false; ; settled = true {
+		var reply protocol.Reply
+		op := machine.Op{Now: now, Config: e.config}
+		err := e.store.View(ctx, func(s kv.Snapshot) (err error) {
+			op.State = store.Read(s, workspace, e.layout)
+			reply, err = op.Apply(req)
+			return err
+		})
+		if err != nil || !op.Projected || settled {
+			return reply, err
+		}
+		if err := e.clock.settle(ctx, now); err != nil {
+			return protocol.Reply{}, err
+		}
+	}
+}
+
+func isSearch(k protocol.Kind) bool {
+	return k == protocol.KindPromiseSearch || k == protocol.KindTaskSearch || k == protocol.KindScheduleSearch
+}
+
+// readInOrder answers a read with a debug time among the writes: time is an input there, and only the
+// writer's order makes it go forward for everybody.
+func (e *Engine) readInOrder(ctx context.Context, workspace string, req protocol.Request, at instant) (reply protocol.Reply, err error) {
+	err = e.update(ctx, workspace, at, false, func(op *machine.Op, _ *store.Txn) (err error) {
+		reply, err = op.Apply(req)
+		return err
+	})
+	return reply, err
+}
+
+// ensureWorkspace makes the workspace's record with its first write, in a transaction of its own.
+func (e *Engine) ensureWorkspace(ctx context.Context, workspace string) error {
+	if _, ok := e.workspaces.Load(workspace); ok {
+		return nil
+	}
+	key := keyspace.For(workspace, e.layout).Workspace()
+	_, err := kv.Run(ctx, e.store, kv.Hints{Lane: workspace}, func(tx kv.Tx) error {
+		b, err := tx.Get(key)
+		if err != nil || b != nil {
+			return err
+		}
+		return tx.Put(key, keyspace.AppendInstant(nil, e.clock.now()))
+	})
+	if err != nil {
+		return err
+	}
+	e.workspaces.Store(workspace, struct{}{})
+	return nil
+}
+
+// Ready reports nil if the store answers and the loops are alive.
+func (e *Engine) Ready(ctx context.Context) error {
+	err := e.store.View(ctx, func(s kv.Snapshot) error {
+		_, err := s.Get(keyspace.Format())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return e.loops.health()
+}

@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"abide/internal/deliver"
+	"abide/internal/store"
+	"abide/kv"
+)
+
+const (
+	// callTimeout is the deadline of one store call of a background loop.
+	callTimeout = 5 * time.Second
+	// loopBackoffFirst and loopBackoffMax are the pauses of a loop after failures.
+	loopBackoffFirst = 50 * time.Millisecond
+	loopBackoffMax   = 5 * time.Second
+	// loopStale is how long a loop may go without a good pass before the server is not ready.
+	loopStale = 30 * time.Second
+)
+
+// hints hands the signals of commits to whoever consumes them.
+type hints struct {
+	deliver atomic.Pointer[deliver.Hints]
+}
+
+// loops are the goroutines around the step functions: the timer loop and the sweep. Everything they do can
+// be done by hand with Tick, Fire and Sweep.
+type loops struct {
+	wakeAt atomic.Int64  // a timer armed before this instant wakes the timer loop
+	woken  chan struct{} // holds at most one wake-up
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+	unsub  func()
+
+	mu    sync.Mutex
+	alive []*heart
+}
+
+// heart is the health signal of one loop.
+type heart struct {
+	name     string
+	lastGood time.Time
+	lastErr  error
+}
+
+// Start subscribes to the store's signals and starts the loops. hints takes what concerns delivery; nil for
+// none. Start once.
+func (e *Engine) Start(h deliver.Hints) {
+	ctx, cancel := context.WithCancel(context.Background())
+	e.loops.stop = cancel
+	e.loops.woken = make(chan struct{}, 1)
+	e.loops.wakeAt.Store(math.MaxInt64)
+	if h != nil {
+		e.hints.deliver.Store(&h)
+	}
+	e.loops.unsub = e.store.Signals(e.Signalled)
+	e.loops.run(ctx, e, "timers", e.timers)
+	e.loops.run(ctx, e, "sweep", e.sweeps)
+}
+
+// Stop ends the loops and waits until they have, or ctx ends. Requests are still answered. Stopping an
+// engine that was not started is harmless.
+func (e *Engine) Stop(ctx context.Context) error {
+	if e.loops.stop == nil {
+		return nil
+	}
+	e.loops.stop()
+	e.loops.unsub()
+	done := make(chan struct{})
+	go func() { e.loops.done.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the engine's loops did not end: %w", ctx.Err())
+	}
+}
+
+// Signalled hands on the signals of a commit: timers to the timer loop, messages to delivery. It never
+// blocks. The store calls it; a simulator may call it, or drop the signals.
+func (e *Engine) Signalled(signals []kv.Signal) {
+	h := e.hints.deliver.Load()
+	for _, s := range signals {
+		if s.Topic == store.TopicTimer {
+			if store.ParseTimer(s.Body) < e.loops.wakeAt.Load() {
+				e.loops.wake()
+			}
+			continue
+		}
+		m, ok := store.ParseMessage(s.Body)
+		if !ok || h == nil || e.paused.has(m.Workspace) {
+			continue
+		}
+		switch s.Topic {
+		case store.TopicExecute:
+			(*h).HintExecute(deliver.Execute{Workspace: m.Workspace, ID: m.ID, Version: m.Version, Address: m.Address})
+		case store.TopicClaimed:
+			(*h).HintClaimed(m.Workspace, m.ID, m.Version)
+		case store.TopicUnblock:
+			(*h).HintUnblock(m.Workspace, deliver.UnblockRef{ID: m.ID, Address: m.Address})
+		}
+	}
+}
+
+// wake makes the timer loop look again.
+func (l *loops) wake() {
+	select {
+	case l.woken <- struct{}{}:
+	default: // it is awake already, or was never started
+	}
+}
+
+// run starts one loop: pass after pass, each telling how long to sleep. A pass that fails or panics is
+// logged and counted, and the next one comes after a growing pause: a loop never ends by itself.
+func (l *loops) run(ctx context.Context, e *Engine, name string, pass func(ctx context.Context) (time.Duration, error)) {
+	h := &heart{name: name, lastGood: e.opt.Source.Wall()}
+	l.mu.Lock()
+	l.alive = append(l.alive, h)
+	l.mu.Unlock()
+	l.done.Add(1)
+	go func() {
+		defer l.done.Done()
+		backoff := loopBackoffFirst
+		for ctx.Err() == nil {
+			sleep, err := guarded(ctx, pass)
+			if ctx.Err() != nil {
+				return
+			}
+			l.beat(h, e, err)
+			if err != nil {
+				e.counts.failures.Add(1)
+				e.log.Warn("background pass failed, trying again", "loop", name, "error", err)
+				sleep = backoff
+				backoff = min(2*backoff, loopBackoffMax)
+			} else {
+				backoff = loopBackoffFirst
+			}
+			l.sleep(ctx, sleep, err == nil && name == "timers")
+		}
+	}()
+}
+
+// guarded runs a pass and turns a panic into an error.
+func guarded(ctx context.Context, pass func(ctx context.Context) (time.Duration, error)) (sleep time.Duration, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return pass(ctx)
+}
+
+// sleep waits for a while, for the loop's end or, for a wakeable loop, until it is woken.
+func (l *loops) sleep(ctx context.Context, d time.Duration, wakeable bool) {
+	if d <= 0 {
+		return
+	}
+	woken := l.woken
+	if !wakeable {
+		woken = nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case <-woken:
+	}
+}
+
+func (l *loops) beat(h *heart, e *Engine, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.lastErr = err
+	if err == nil {
+		h.lastGood = e.opt.Source.Wall()
+	}
+}
+
+// health reports the first loop that fails and has not had a good pass for loopStale.
+func (l *loops) health() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.alive {
+		if h.lastErr != nil && time.Since(h.lastGood) > loopStale {
+			return fmt.Errorf("the %s loop has failed for %s: %w", h.name, time.Since(h.lastGood).Round(time.Second), h.lastErr)
+		}
+	}
+	return nil
+}
+
+// timers is one pass of the timer loop: fire what is due, then sleep until the earliest entry, at most the
+// poll interval. A timer armed meanwhile wakes it.
+func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
+	// From here on every armed timer wakes the loop: what this pass does not see is signalled after it.
+	e.loops.wakeAt.Store(math.MaxInt64)
+	poll := time.Duration(e.opt.PollIntervalMs) * time.Millisecond
+	now := e.clock.now()
+	var steps []Step
+	var more bool
+	err := e.called(ctx, func(ctx context.Context) (err error) {
+		steps, more, err = e.Tick(ctx, now)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	err = concurrently(len(steps), func(i int) error {
+		return e.called(ctx, func(ctx context.Context) error { return e.Fire(ctx, steps[i]) })
+	})
+	if err != nil {
+		return 0, err
+	}
+	if more {
+		return 0, nil
+	}
+	var dueAt int64
+	var armed bool
+	err = e.called(ctx, func(ctx context.Context) (err error) {
+		dueAt, armed, err = e.NextDue(ctx)
+		return err
+	})
+	if err != nil || !armed {
+		return poll, err
+	}
+	e.loops.wakeAt.Store(dueAt)
+	wait := time.Duration(dueAt-e.clock.now()) * time.Millisecond
+	if wait <= 0 && len(steps) == 0 {
+		return poll, nil // due, but not to be fired (paused): do not spin
+	}
+	return min(max(wait, 0), poll), nil
+}
+
+// called gives one piece of background work the deadline of a store call.
+func (e *Engine) called(ctx context.Context, fn func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err := fn(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the store did not answer within %s: %w", callTimeout, err)
+	}
+	return err
+}

@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"abide/internal/deliver"
+	"abide/internal/keyspace"
+	"abide/internal/machine"
+	"abide/internal/store"
+	"abide/kv"
+)
+
+// unblockPageBytes ends a page of unblock messages, which carry whole records.
+const unblockPageBytes = 4 << 20
+
+// Outbox is what delivery reads and writes of the store: it implements deliver.Outbox. Workspaces that
+// debug.start has paused show as empty.
+type Outbox struct{ engine *Engine }
+
+// Outbox returns the engine's outbox.
+func (e *Engine) Outbox() Outbox { return Outbox{e} }
+
+func destination(d deliver.Destination) keyspace.Destination {
+	return keyspace.Destination{Poll: true, Group: d.Group, PID: d.PID}
+}
+
+// Executes implements deliver.Outbox. The cursor is the last key of the page.
+func (o Outbox) Executes(ctx context.Context, d deliver.Destination, after string, limit int) (page []deliver.Execute, next string, err error) {
+	e := o.engine
+	if e.paused.has(d.Workspace) {
+		return nil, "", nil
+	}
+	keys := keyspace.For(d.Workspace, e.layout)
+	now := e.clock.now()
+	err = e.store.View(ctx, func(s kv.Snapshot) error {
+		page, next = page[:0], ""
+		ids := make([]string, 0, limit)
+		for shard := range e.layout.Shards {
+			all := keys.Executes(destination(d), shard)
+			if after >= string(all.End) {
+				continue
+			}
+			r := all
+			if after > string(all.Start) {
+				r = keyspace.After(all, []byte(after))
+			}
+			rows, err := s.Scan(r, limit-len(ids))
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				if id, err := keyspace.ParseLast(all, row.Key); err == nil {
+					ids = append(ids, id)
+				}
+			}
+			if len(ids) >= limit {
+				next = string(rows[len(rows)-1].Key)
+				break
+			}
+		}
+		txn := store.Read(s, d.Workspace, e.layout)
+		op := machine.Op{State: txn, Now: now, Config: e.config}
+		for _, id := range ids {
+			o, err := txn.Object(id)
+			if errors.Is(err, kv.ErrCorrupt) {
+				e.log.Error("a queued execute names a damaged record", "error", err)
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if o != nil && o.Task != nil && op.Executable(o, o.Task.Version) {
+				page = append(page, deliver.Execute{Workspace: d.Workspace, ID: id, Version: o.Task.Version, Address: o.Target()})
+			}
+		}
+		return nil
+	})
+	return page, next, err
+}
+
+// CheckExecutes implements deliver.Outbox.
+func (o Outbox) CheckExecutes(ctx context.Context, workspace string, hinted []deliver.Execute) (valid []deliver.Execute, err error) {
+	e := o.engine
+	if e.paused.has(workspace) {
+		return nil, nil
+	}
+	now := e.clock.now()
+	err = e.store.View(ctx, func(s kv.Snapshot) error {
+		valid = valid[:0]
+		txn := store.Read(s, workspace, e.layout)
+		op := machine.Op{State: txn, Now: now, Config: e.config}
+		for _, h := range hinted {
+			o, err := txn.Object(h.ID)
+			if errors.Is(err, kv.ErrCorrupt) {
+				e.log.Error("a hinted execute names a damaged record", "error", err)
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if op.Executable(o, h.Version) {
+				valid = append(valid, h)
+			}
+		}
+		return nil
+	})
+	return valid, err
+}
+
+// ExecutesDelivered implements deliver.Outbox: one small transaction each, submitted together so that they
+// share a commit.
+func (o Outbox) ExecutesDelivered(ctx context.Context, workspace string, delivered []deliver.Execute) error {
+	at := instant{engine: o.engine, workspace: workspace}
+	return concurrently(len(delivered), func(i int) error {
+		return o.engine.update(ctx, workspace, at, true, func(op *machine.Op, _ *store.Txn) error {
+			_, err := op.Delivered(delivered[i].ID, delivered[i].Version)
+			return err
+		})
+	})
+}
+
+// Unblocks implements deliver.Outbox. The cursor is the last key of the page.
+func (o Outbox) Unblocks(ctx context.Context, d deliver.Destination, after string, limit int) (page []deliver.Unblock, next string, err error) {
+	e := o.engine
+	if e.paused.has(d.Workspace) {
+		return nil, "", nil
+	}
+	all := keyspace.For(d.Workspace, e.layout).Unblocks(destination(d))
+	r := all
+	if after != "" {
+		r = keyspace.After(all, []byte(after))
+	}
+	now := e.clock.now()
+	err = e.store.View(ctx, func(s kv.Snapshot) error {
+		page, next = page[:0], ""
+		rows, err := s.Scan(r, limit)
+		if err != nil {
+			return err
+		}
+		bytes := int64(0)
+		for i, row := range rows {
+			u, err := keyspace.ParseUnblockEntry(row.Key, row.Value)
+			if err != nil {
+				e.log.Error("an entry of the unblock index is damaged", "error", err)
+				continue // the sweep sets it aside
+			}
+			m, size, err := e.unblock(s, now, u)
+			if err != nil {
+				return err
+			}
+			if size > 0 {
+				page = append(page, m)
+			}
+			bytes += size
+			if last := i == len(rows)-1; (bytes >= unblockPageBytes && !last) || (last && len(rows) == limit) {
+				next = string(row.Key)
+				return nil
+			}
+		}
+		return nil
+	})
+	return page, next, err
+}
+
+// unblock is the message of an entry, with about its size; 0 if there is none to send.
+func (e *Engine) unblock(s kv.Snapshot, now int64, u keyspace.UnblockEntry) (m deliver.Unblock, size int64, err error) {
+	txn := store.Read(s, u.Workspace, e.layout)
+	op := machine.Op{State: txn, Now: now, Config: e.config}
+	_, queued, err := txn.UnblockDueAt(u.ID, u.Address)
+	if err != nil || !queued {
+		return m, 0, err
+	}
+	object, err := txn.Object(u.ID)
+	if err != nil || object == nil || object.State == "pending" {
+		return m, 0, err
+	}
+	p, err := op.Promise(object)
+	m = deliver.Unblock{Workspace: u.Workspace, ID: u.ID, Address: u.Address, Promise: p}
+	return m, int64(len(p.Param) + len(p.Value) + 500), err
+}
+
+// CheckUnblocks implements deliver.Outbox.
+func (o Outbox) CheckUnblocks(ctx context.Context, workspace string, hinted []deliver.UnblockRef) (queued []deliver.Unblock, err error) {
+	e := o.engine
+	if e.paused.has(workspace) {
+		return nil, nil
+	}
+	now := e.clock.now()
+	err = e.store.View(ctx, func(s kv.Snapshot) error {
+		queued = queued[:0]
+		for _, h := range hinted {
+			m, size, err := e.unblock(s, now, keyspace.UnblockEntry{Workspace: workspace, ID: h.ID, Address: h.Address})
+			if err != nil {
+				return err
+			}
+			if size > 0 {
+				queued = append(queued, m)
+			}
+		}
+		return nil
+	})
+	return queued, err
+}
+
+// UnblocksDelivered implements deliver.Outbox.
+func (o Outbox) UnblocksDelivered(ctx context.Context, workspace string, delivered []deliver.UnblockRef) error {
+	e := o.engine
+	return concurrently(len(delivered), func(i int) error {
+		_, err := kv.Run(ctx, e.store, kv.Hints{Background: true, Lane: workspace}, func(tx kv.Tx) error {
+			return store.Write(tx, workspace, e.layout).DeleteUnblock(delivered[i].ID, delivered[i].Address)
+		})
+		return err
+	})
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"abide/internal/keyspace"
+	"abide/internal/machine"
+	"abide/internal/store"
+	"abide/kv"
+)
+
+const (
+	// sweepInterval is how often the sweep takes a page.
+	sweepInterval = time.Second
+	// sweepPage is how many objects, or unblock messages, one page of the sweep looks at.
+	sweepPage = 500
+)
+
+// sweeper is where the slow sweep stands. Used by one goroutine at a time.
+type sweeper struct {
+	workspace string // the workspace it is in; empty: about to begin with the first
+	after     string // the last object it has seen there
+	unblocks  []byte // the last unblock entry it has seen; nil: at the start
+}
+
+// sweeps is one pass of the sweep loop.
+func (e *Engine) sweeps(ctx context.Context) (time.Duration, error) {
+	return sweepInterval, e.called(ctx, e.Sweep)
+}
+
+// Sweep looks at the next page of objects and persists the expired promises among them that nobody armed,
+// so that they do not pile up under "pending"; and at the next page of unblock messages, giving up those that
+// could not be delivered for UnblockExpiryMs. It goes round the whole store, page by page. Workspaces that
+// debug.start has paused are passed over. Not safe for concurrent use.
+func (e *Engine) Sweep(ctx context.Context) error {
+	if err := e.sweepObjects(ctx); err != nil {
+		return err
+	}
+	return e.sweepUnblocks(ctx)
+}
+
+func (e *Engine) sweepObjects(ctx context.Context) error {
+	s := &e.sweeper
+	if s.after == "" {
+		next, err := e.workspaceAfter(ctx, s.workspace)
+		if err != nil {
+			return err
+		}
+		if s.workspace = next; next == "" {
+			return nil // round: the next pass begins with the first workspace
+		}
+	}
+	if e.paused.has(s.workspace) {
+		s.after = ""
+		return nil
+	}
+	at := instant{engine: e, workspace: s.workspace}
+	now := e.clock.now()
+	var page machine.Page
+	err := e.store.View(ctx, func(snap kv.Snapshot) (err error) {
+		page, err = store.Read(snap, s.workspace, e.layout).Enumerate(machine.Path{Kind: machine.PathAll}, s.after, sweepPage)
+		return err
+	})
+	if errors.Is(err, kv.ErrCorrupt) {
+		// Requests that name the record report it; the sweep goes on with the next workspace.
+		e.log.Error("the sweep met a damaged record", "error", err)
+		s.after = ""
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, o := range page.Objects {
+		if o.State != "pending" || o.TimeoutAt > now || o.Armed() {
+			continue
+		}
+		err := e.update(ctx, s.workspace, at, true, func(op *machine.Op, _ *store.Txn) error {
+			_, err := op.PromiseTimeout(o.ID)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		e.counts.swept.Add(1)
+	}
+	s.after = page.Next
+	return nil
+}
+
+// workspaceAfter is the name of the next workspace, empty after the last.
+func (e *Engine) workspaceAfter(ctx context.Context, name string) (next string, err error) {
+	r := keyspace.Workspaces()
+	if name != "" {
+		r = keyspace.After(r, keyspace.For(name, e.layout).Workspace())
+	}
+	err = e.store.View(ctx, func(s kv.Snapshot) error {
+		rows, err := s.Scan(r, 1)
+		if err != nil || len(rows) == 0 {
+			next = ""
+			return err
+		}
+		next, err = keyspace.ParseWorkspace(rows[0].Key)
+		return err
+	})
+	return next, err
+}
+
+func (e *Engine) sweepUnblocks(ctx context.Context) error {
+	all := keyspace.AllUnblocks()
+	from := all
+	if e.sweeper.unblocks != nil {
+		from = keyspace.After(all, e.sweeper.unblocks)
+	}
+	var rows []kv.Entry
+	err := e.store.View(ctx, func(s kv.Snapshot) (err error) {
+		rows, err = s.Scan(from, sweepPage)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		u, err := keyspace.ParseUnblockEntry(row.Key, row.Value)
+		if err != nil {
+			if err := e.quarantine(ctx, row.Key, err); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := e.expireUnblock(ctx, u); err != nil {
+			return err
+		}
+	}
+	e.sweeper.unblocks = nil
+	if len(rows) == sweepPage {
+		e.sweeper.unblocks = rows[len(rows)-1].Key
+	}
+	return nil
+}
+
+// expireUnblock gives an unblock message up that has waited for too long, and clears an entry away whose
+// message is gone.
+func (e *Engine) expireUnblock(ctx context.Context, u keyspace.UnblockEntry) error {
+	if e.paused.has(u.Workspace) {
+		return nil
+	}
+	old := e.clock.now() - e.opt.UnblockExpiryMs
+	var dueAt int64
+	var queued bool
+	err := e.store.View(ctx, func(s kv.Snapshot) (err error) {
+		dueAt, queued, err = store.Read(s, u.Workspace, e.layout).UnblockDueAt(u.ID, u.Address)
+		return err
+	})
+	if err != nil || (queued && dueAt > old) {
+		return err
+	}
+	_, err = kv.Run(ctx, e.store, kv.Hints{Background: true, Lane: u.Workspace}, func(tx kv.Tx) error {
+		return store.Write(tx, u.Workspace, e.layout).DeleteUnblock(u.ID, u.Address)
+	})
+	if err == nil && queued {
+		e.counts.expired.Add(1)
+		e.log.Warn("unblock message given up: its address could not be reached for too long", "workspace", u.Workspace)
+	}
+	return err
+}

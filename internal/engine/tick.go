@@ -1,0 +1,201 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"abide/internal/keyspace"
+	"abide/internal/machine"
+	"abide/internal/store"
+	"abide/kv"
+)
+
+const (
+	// duePage is how many due entries are read at once.
+	duePage = 256
+	// duePerPass bounds what one pass of the loop takes of one kind and shard, so that no kind waits for
+	// another's backlog.
+	duePerPass = 4 * duePage
+)
+
+// Step is one internal step that is due: a timer entry that fires. It may be stale, late or a duplicate.
+type Step struct {
+	keyspace.Timer
+}
+
+// counters count what an operator wants to see; all of them only grow.
+type counters struct {
+	quarantined atomic.Int64 // rows set aside
+	steps       atomic.Int64 // internal steps done
+	failures    atomic.Int64 // internal steps that failed and will be tried again
+	expired     atomic.Int64 // unblock messages given up
+	swept       atomic.Int64 // expired promises that nobody had armed
+}
+
+// Counts is a reading of the engine's counters since the process started.
+type Counts struct {
+	Quarantined, Steps, Failures, ExpiredUnblocks, Swept int64
+}
+
+// Counts reads the counters.
+func (e *Engine) Counts() Counts {
+	return Counts{
+		Quarantined: e.counts.quarantined.Load(), Steps: e.counts.steps.Load(), Failures: e.counts.failures.Load(),
+		ExpiredUnblocks: e.counts.expired.Load(), Swept: e.counts.swept.Load(),
+	}
+}
+
+// Now is the instant that the timer loop judges by.
+func (e *Engine) Now() int64 { return e.clock.now() }
+
+// Tick plans one pass of the internal steps at an instant: what is due, kind by kind and shard by shard, at
+// most duePerPass of each. Steps of workspaces that debug.start has paused are left out. more reports whether
+// a bound was reached, so that another pass should follow at once. The caller runs the steps with Fire, in any
+// order and at any time.
+func (e *Engine) Tick(ctx context.Context, now int64) (steps []Step, more bool, err error) {
+	for _, kind := range keyspace.TimerKinds {
+		for shard := range e.layout.Shards {
+			n := 0
+			full, err := e.due(ctx, kind, shard, now, func(t keyspace.Timer) bool {
+				if !e.paused.has(t.Workspace) {
+					steps = append(steps, Step{t})
+					n++
+				}
+				return n < duePerPass
+			})
+			if err != nil {
+				return nil, false, err
+			}
+			more = more || full
+		}
+	}
+	return steps, more, nil
+}
+
+// due gives the due entries of one kind and shard to take, in the order of their instants, until take
+// declines; it reports whether take declined. An entry whose key does not parse is set aside.
+func (e *Engine) due(ctx context.Context, kind keyspace.TimerKind, shard, now int64, take func(keyspace.Timer) bool) (declined bool, err error) {
+	all := keyspace.Timers(kind, shard, now)
+	for from := all; ; {
+		var rows []kv.Entry
+		err := e.store.View(ctx, func(s kv.Snapshot) (err error) {
+			rows, err = s.Scan(from, duePage)
+			return err
+		})
+		if err != nil {
+			return false, err
+		}
+		for _, row := range rows {
+			t, err := keyspace.ParseTimer(row.Key)
+			if err != nil {
+				if err := e.quarantine(ctx, row.Key, err); err != nil {
+					return false, err
+				}
+				continue
+			}
+			if !take(t) {
+				return true, nil
+			}
+		}
+		if len(rows) < duePage {
+			return false, nil
+		}
+		from = keyspace.After(all, rows[len(rows)-1].Key)
+	}
+}
+
+// Fire does one internal step. A row that does not decode or breaks an invariant is set aside and counted,
+// so that it holds up nobody else; that is not an error. Errors are the store's; the step stays due.
+func (e *Engine) Fire(ctx context.Context, s Step) error {
+	return e.fire(ctx, s, instant{engine: e, workspace: s.Workspace})
+}
+
+func (e *Engine) fire(ctx context.Context, s Step, at instant) error {
+	for more := true; more; {
+		err := e.update(ctx, s.Workspace, at, at.debug == nil, func(op *machine.Op, txn *store.Txn) (err error) {
+			more, err = advance(op, txn, s.Timer)
+			return err
+		})
+		if errors.Is(err, kv.ErrCorrupt) || errors.Is(err, machine.ErrInvariant) {
+			return e.quarantine(ctx, s.Key, err)
+		}
+		if err != nil {
+			return err
+		}
+		e.counts.steps.Add(1)
+		// The real-time loop comes back for what is left; debug.tick does the whole of it in one pass.
+		more = more && at.debug != nil
+	}
+	return nil
+}
+
+// advance does the step that a timer entry stands for, or the next bounded part of it. An entry that its
+// record no longer calls for is removed: where an index may be a superset, whoever meets a stale entry
+// clears it away.
+func advance(op *machine.Op, txn *store.Txn, t keyspace.Timer) (more bool, err error) {
+	did := false
+	switch t.Kind {
+	case keyspace.TimerDrain:
+		more, err = op.Drain(t.ID)
+	case keyspace.TimerPromise:
+		if did, err = op.PromiseTimeout(t.ID); err == nil && did {
+			return false, nil
+		}
+	case keyspace.TimerRetry:
+		did, err = op.Dispatch(t.ID, false)
+	case keyspace.TimerLease:
+		did, err = op.LeaseExpiry(t.ID)
+	case keyspace.TimerSchedule:
+		more, err = op.RunSchedule(t.ID)
+	}
+	if err != nil || did || more {
+		return more, err
+	}
+	return false, txn.ClearStale(t)
+}
+
+// quarantine moves a row that cannot be processed out of the way, keeping it whole: abide check counts such
+// rows and can put them back.
+func (e *Engine) quarantine(ctx context.Context, key []byte, reason error) error {
+	e.log.Error("row set aside", "kind", keyspace.Kind(key), "reason", reason)
+	_, err := kv.Run(ctx, e.store, kv.Hints{Background: true}, func(tx kv.Tx) error {
+		value, err := tx.Get(key)
+		if err != nil || value == nil {
+			return err
+		}
+		row := keyspace.QuarantinedRow{Value: value, Reason: reason.Error(), FirstSeen: e.clock.now()}
+		if err := tx.Put(keyspace.Quarantined(key), keyspace.AppendQuarantined(nil, row)); err != nil {
+			return err
+		}
+		return tx.Delete(key)
+	})
+	if err == nil {
+		e.counts.quarantined.Add(1)
+	}
+	return err
+}
+
+// NextDue returns when the earliest timer is due, ok is false if none is armed.
+func (e *Engine) NextDue(ctx context.Context) (dueAt int64, ok bool, err error) {
+	const forever = 1<<63 - 1
+	err = e.store.View(ctx, func(s kv.Snapshot) error {
+		dueAt, ok = 0, false
+		for _, kind := range keyspace.TimerKinds {
+			for shard := range e.layout.Shards {
+				rows, err := s.Scan(keyspace.Timers(kind, shard, forever), 1)
+				if err != nil {
+					return err
+				}
+				if len(rows) == 0 {
+					continue
+				}
+				if t, err := keyspace.ParseTimer(rows[0].Key); err == nil && (!ok || t.DueAt < dueAt) {
+					dueAt, ok = t.DueAt, true
+				}
+			}
+		}
+		return nil
+	})
+	return dueAt, ok, err
+}

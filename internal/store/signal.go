@@ -1,0 +1,74 @@
+package store
+
+import (
+	"strconv"
+
+	"abide/kv"
+	"abide/kv/tuple"
+)
+
+// Topics of the signals that commits give. Signals are hints: whoever listens also scans.
+const (
+	// TopicTimer: a timer was armed. Body: its due time, decimal epoch ms.
+	TopicTimer = "timer"
+	// TopicExecute: an execute was queued. Body: Message as a tuple.
+	TopicExecute = "execute"
+	// TopicClaimed: a queued execute is gone: claimed, halted or settled. Body: Message without address.
+	TopicClaimed = "claimed"
+	// TopicUnblock: an unblock was queued. Body: Message without version.
+	TopicUnblock = "unblock"
+)
+
+// Message names a message of the outbox in a signal.
+type Message struct {
+	Workspace string
+	ID        string
+	Version   int64
+	Address   string
+}
+
+func (m Message) signal(topic string) kv.Signal {
+	b := make([]byte, 0, 32+len(m.Workspace)+len(m.ID)+len(m.Address))
+	b = tuple.AppendString(b, m.Workspace)
+	b = tuple.AppendString(b, m.ID)
+	b = tuple.AppendInt(b, m.Version)
+	b = tuple.AppendString(b, m.Address)
+	return kv.Signal{Topic: topic, Body: string(b)}
+}
+
+// ParseMessage parses the body of an execute, claimed or unblock signal; ok is false for anything else.
+func ParseMessage(body string) (m Message, ok bool) {
+	r := tuple.NewReader([]byte(body))
+	var err [4]error
+	m.Workspace, err[0] = r.NextString()
+	m.ID, err[1] = r.NextString()
+	m.Version, err[2] = r.NextInt()
+	m.Address, err[3] = r.NextString()
+	return m, err == [4]error{} && r.Done()
+}
+
+// TimerSignal says that a timer was armed for an instant.
+func TimerSignal(dueAt int64) kv.Signal {
+	return kv.Signal{Topic: TopicTimer, Body: strconv.FormatInt(dueAt, 10)}
+}
+
+// ParseTimer parses the body of a timer signal; what does not parse is due at once.
+func ParseTimer(body string) (dueAt int64) {
+	dueAt, _ = strconv.ParseInt(body, 10, 64)
+	return dueAt
+}
+
+// ExecuteSignal says that an execute was queued.
+func ExecuteSignal(workspace, id string, version int64, address string) kv.Signal {
+	return Message{workspace, id, version, address}.signal(TopicExecute)
+}
+
+// ClaimedSignal says that the queued execute of a task at a version is gone.
+func ClaimedSignal(workspace, id string, version int64) kv.Signal {
+	return Message{Workspace: workspace, ID: id, Version: version}.signal(TopicClaimed)
+}
+
+// UnblockSignal says that an unblock was queued.
+func UnblockSignal(workspace, id, address string) kv.Signal {
+	return Message{Workspace: workspace, ID: id, Address: address}.signal(TopicUnblock)
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"bytes"
+
+	"abide/internal/keyspace"
+	"abide/kv"
+)
+
+// ClearStale removes a timer entry that its record does not call for, and leaves one that it does.
+func (t *Txn) ClearStale(timer keyspace.Timer) error {
+	stands, err := t.stands(timer)
+	if err != nil || stands {
+		return err
+	}
+	return t.tx.Delete(timer.Key)
+}
+
+// stands reports whether a timer entry is derived from a record as it is now.
+func (t *Txn) stands(timer keyspace.Timer) (bool, error) {
+	var derived []kv.Entry
+	switch timer.Kind {
+	case keyspace.TimerDrain:
+		return t.Draining(timer.ID)
+	case keyspace.TimerSchedule:
+		s, err := t.Schedule(timer.ID)
+		if err != nil || s == nil {
+			return false, err
+		}
+		derived = t.keys.DeriveSchedule(nil, s)
+	default:
+		o, err := t.Object(timer.ID)
+		if err != nil || o == nil {
+			return false, err
+		}
+		derived = t.keys.Derive(nil, o)
+	}
+	for _, e := range derived {
+		if bytes.Equal(e.Key, timer.Key) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Remove deletes a tree row with the entries that it calls for: a workspace is being emptied. An object
+// that does not decode is deleted by itself; its entries are stale from then on.
+func (t *Txn) Remove(row kv.Entry) error {
+	if err := t.tx.Delete(row.Key); err != nil {
+		return err
+	}
+	id, isObject, err := t.keys.ParseObject(row.Key)
+	if err != nil || !isObject {
+		return t.removeOther(row)
+	}
+	o, err := keyspace.Object(id, row.Value)
+	if err != nil {
+		return nil
+	}
+	t.old, t.new = t.keys.Derive(t.old[:0], o), t.new[:0]
+	return t.replace(nil, o)
+}
+
+// removeOther deletes the entry of a drain obligation or of an unblock message.
+func (t *Txn) removeOther(row kv.Entry) error {
+	if id, ok := t.keys.ParseDrain(row.Key); ok {
+		return t.tx.Delete(t.keys.DeriveDrain(id).Key)
+	}
+	if id, address, ok := t.keys.ParseUnblock(row.Key); ok {
+		return t.tx.Delete(t.keys.DeriveUnblock(id, address).Key)
+	}
+	return nil
+}
