@@ -69,6 +69,8 @@ const (
 	keepAlive = ": ping\n\n"
 	// maxKeptFrames is the largest buffer that a stream keeps for its next write.
 	maxKeptFrames = 128 << 10
+	// maxPiece is what a peer must be able to take in one WriteTimeout.
+	maxPiece = 64 << 10
 )
 
 // serve writes until the peer is gone or the stream has had its time.
@@ -123,12 +125,17 @@ func (s *stream) serve(r *http.Request) {
 	}
 }
 
-// write sends b at once. An error means that the peer is gone or reads nothing.
+// write sends b at once. An error means that the peer is gone or reads nothing. A large b goes in pieces, each
+// with its own deadline: a slow peer that reads is not a dead one.
 func (s *stream) write(b []byte) error {
-	// Not every ResponseWriter has deadlines; one without them is still served.
-	_ = s.rc.SetWriteDeadline(s.o.Now().Add(s.o.WriteTimeout))
-	if _, err := s.w.Write(b); err != nil {
-		return err
+	for len(b) > 0 {
+		n := min(len(b), maxPiece)
+		// Not every ResponseWriter has deadlines; one without them is still served.
+		_ = s.rc.SetWriteDeadline(s.o.Now().Add(s.o.WriteTimeout))
+		if _, err := s.w.Write(b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
 	}
 	return s.rc.Flush()
 }

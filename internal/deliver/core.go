@@ -135,8 +135,8 @@ func (c *Core) supersedes(nowMs int64, h *flight) bool {
 		switch f.state {
 		case waiting, buffered, taken:
 			return false // will be read or written after this commit anyway
-		case checking, reporting:
-			f.again = true
+		case checking:
+			f.again = true // the answer may be from before
 			return false
 		}
 	}

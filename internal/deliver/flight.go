@@ -41,7 +41,7 @@ type flight struct {
 	conn     *conn             // whose slot it holds; nil before, and once that connection is gone
 	untilMs  int64             // end of its window
 	attempts int               // reports that failed
-	again    bool              // hinted anew while a job was out: check once more
+	again    bool              // hinted anew while its check was out: if that says no, ask once more
 
 	// A flight is in at most one queue and in at most one connection's list of what it holds.
 	links [2]link

@@ -348,7 +348,7 @@ func (c *Core) takeReport(nowMs int64) *Job {
 			continue
 		}
 		for _, f := range flights {
-			f.state, f.again = reporting, false
+			f.state = reporting
 		}
 		return job(Report, k, workspace, flights)
 	}
@@ -372,9 +372,6 @@ func (c *Core) doneReport(nowMs int64, j *Job, r Result) {
 		case r.Err == nil:
 			c.stats.Messages[f.kind].Delivered++
 			c.drop(nowMs, f)
-			if f.again {
-				c.hint(nowMs, flight{kind: f.kind, workspace: f.workspace, id: f.id, address: f.address, version: f.version})
-			}
 		case c.isPaused(f.workspace):
 			c.drop(nowMs, f)
 		default:
