@@ -13,6 +13,7 @@ const usage = `usage: e2e/run [--suite NAME]... [--only PATTERN] [--seed N] [--k
   --only       run only the scenarios whose name matches the regular expression
   --seed       seed of the kill tests (printed by each run; random without it)
   --kills      how often to kill the server, the worker and both (default 15,10,5; the long run is 50,50,50)
+  --help       print this and do nothing
   --transfers  money transfers in flight during the kill tests (default 100)`;
 
 interface Suite {
@@ -35,15 +36,22 @@ const file = (...path: string[]) => join(here, ...path);
 
 function options() {
   try {
-    return parseArgs({
+    const { values } = parseArgs({
       options: {
         suite: { type: "string", multiple: true, default: [] },
         only: { type: "string", default: "" },
         seed: { type: "string", default: `${Math.floor(Math.random() * 2 ** 31)}` },
         kills: { type: "string", default: "15,10,5" },
         transfers: { type: "string", default: "100" },
+        help: { type: "boolean", default: false },
       },
-    }).values;
+    });
+    new RegExp(values.only);
+    if (!/^\d+,\d+,\d+$/.test(values.kills)) throw new Error("--kills wants three whole numbers: SERVER,WORKER,BOTH");
+    for (const name of ["seed", "transfers"] as const) if (!/^\d+$/.test(values[name])) throw new Error(`--${name} wants a whole number`);
+    if (!values.help) return values;
+    console.log(usage);
+    process.exit(0);
   } catch (error) {
     console.error(`${error instanceof Error ? error.message : error}\n\n${usage}`);
     process.exit(2);

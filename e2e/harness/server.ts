@@ -40,23 +40,33 @@ export function temporaryFolder(): string {
 
 export class Server {
   readonly url: string;
+  /** The database file of `abide serve`. */
   readonly database: string;
-  private readonly port: number;
-  private readonly flags: string[];
+  private readonly args: string[];
   private child: Child | undefined;
   /** Output of the processes before the present one: a failure often begins there. */
   private earlierLines: string[] = [];
 
-  private constructor(port: number, database: string, flags: string[]) {
-    this.port = port;
+  private constructor(port: number, database: string, args: string[]) {
     this.url = `http://127.0.0.1:${port}`;
     this.database = database;
-    this.flags = flags;
+    this.args = args;
   }
 
-  /** Starts a server on a free port and an empty database. Flags are added to its command line. */
-  static async start(flags: string[] = []): Promise<Server> {
-    const server = new Server(await freePort(), join(temporaryFolder(), "abide.db"), flags);
+  /** Starts `abide serve` on a free port and an empty database. */
+  static async start(): Promise<Server> {
+    const port = await freePort();
+    const database = join(temporaryFolder(), "abide.db");
+    const args = ["serve", "--server-bind", "127.0.0.1", "--server-port", `${port}`, "--storage-sqlite-path", database];
+    const server = new Server(port, database, args);
+    await server.restart();
+    return server;
+  }
+
+  /** Starts `abide dev` on a free port and a database that it throws away. */
+  static async startDev(): Promise<Server> {
+    const port = await freePort();
+    const server = new Server(port, "", ["dev", "--ephemeral", "--server-port", `${port}`]);
     await server.restart();
     return server;
   }
@@ -64,8 +74,7 @@ export class Server {
   /** Starts the server again on the same port and database, and waits until it is ready. */
   async restart(): Promise<void> {
     if (this.child) this.earlierLines = [...this.earlierLines, ...this.child.lines].slice(-200);
-    const args = ["serve", "--server-bind", "127.0.0.1", "--server-port", `${this.port}`, "--storage-sqlite-path", this.database];
-    const child = new Child(serverBinary(), [...args, ...this.flags]);
+    const child = new Child(serverBinary(), this.args);
     this.child = child;
     const deadline = performance.now() + START_MS_MAX;
     while (!(await this.ready())) {

@@ -1,0 +1,96 @@
+// Tests of the test tools: a check that cannot fail proves nothing. Run by `npm test`.
+
+import { deepEqual, equal, match, ok, rejects, throws } from "node:assert/strict";
+import { test } from "node:test";
+import { Random } from "../kill/random.ts";
+import { Child } from "./processes.ts";
+import { decode, encode, NoAnswer, type PromiseRecord, Protocol } from "./protocol.ts";
+import { until } from "./scenarios.ts";
+import { freePort } from "./server.ts";
+import { Witness } from "./witness.ts";
+
+const pending: PromiseRecord = { id: "p", state: "pending", param: {}, value: {}, tags: { a: "1" }, timeoutAt: 10, createdAt: 1 };
+const resolved: PromiseRecord = { ...pending, state: "resolved", value: { data: "eQ==" }, settledAt: 5 };
+
+test("the witness accepts a promise that is settled once and then repeated", () => {
+  const witness = new Witness();
+  for (const promise of [pending, pending, resolved, resolved, pending]) witness.seePromise(promise);
+  witness.check();
+});
+
+for (const [name, change] of [
+  ["another value", { ...resolved, value: { data: "bg==" } }],
+  ["another state", { ...resolved, state: "rejected" as const }],
+  ["another time", { ...resolved, settledAt: 6 }],
+  ["another deadline", { ...resolved, timeoutAt: 11 }],
+  ["another tag", { ...resolved, tags: { a: "2" } }],
+  ["another param", { ...resolved, param: { data: "bg==" } }],
+] as const) {
+  test(`the witness objects to ${name} of a settled promise`, () => {
+    const witness = new Witness();
+    witness.seePromise(resolved);
+    witness.seePromise(change);
+    throws(() => witness.check(), /promise p/);
+  });
+}
+
+test("the witness objects to a promise that a later reader finds pending again", () => {
+  const witness = new Witness();
+  witness.seePromise(resolved);
+  witness.seePromise(pending, { ...witness.promises.get("p")! });
+  throws(() => witness.check(), /pending again/);
+});
+
+test("the witness reads preloads and what a fence carried, and nothing of a refusal", () => {
+  const witness = new Witness();
+  witness.seeAnswer("task.fence", 200, { action: { head: { status: 200 }, data: { promise: resolved } }, preload: [{ ...pending, id: "q" }] });
+  witness.seeAnswer("task.fence", 200, { action: { head: { status: 404 }, data: "no such promise" }, preload: [] });
+  witness.seeAnswer("promise.get", 404, "no such promise");
+  deepEqual([...witness.promises.keys()].sort(), ["p", "q"]);
+});
+
+test("values are encoded as the SDKs encode them", () => {
+  deepEqual(encode({ a: "ü" }), { headers: {}, data: "eyJhIjoiw7wifQ==" });
+  deepEqual(decode(encode({ a: "ü" })), { a: "ü" });
+  equal(decode({}), undefined);
+  equal(decode({ data: "" }), undefined);
+});
+
+test("a wait that is in vain says what it waited for", async () => {
+  await rejects(until("pigs fly", () => false, 30), /in vain until pigs fly/);
+});
+
+test("a server that is not there gives no answer, which is not a refusal", async () => {
+  await rejects(new Protocol(`http://127.0.0.1:${await freePort()}`).request("promise.get", { id: "p" }), NoAnswer);
+});
+
+test("a killed child takes along what it started", async () => {
+  const child = new Child("sh", ["-c", "sleep 60 & echo $!; wait"]);
+  await until("the grandchild is named", () => child.lines.length > 0);
+  const grandchild = Number(child.lines[0]);
+  ok(child.running);
+  await child.kill();
+  // A zombie waits for its new parent for a moment.
+  await until("the grandchild is gone", async () => {
+    const ps = new Child("ps", ["-o", "stat=", "-p", `${grandchild}`]);
+    await ps.ended;
+    return ps.lines.every((line) => line.startsWith("Z"));
+  });
+});
+
+test("a child that cannot be run says so", async () => {
+  const child = new Child("/nowhere/at/all", []);
+  const { code } = await child.ended;
+  equal(code, null);
+  match(child.lines.join(), /could not run/);
+});
+
+test("random numbers repeat with their seed and keep their bounds", () => {
+  const draw = (seed: number) => {
+    const random = new Random(seed);
+    return Array.from({ length: 1000 }, () => random.between(3, 9));
+  };
+  deepEqual(draw(7), draw(7));
+  ok(draw(7).join() !== draw(8).join());
+  deepEqual([...new Set(draw(7))].sort(), [3, 4, 5, 6, 7, 8]);
+});
