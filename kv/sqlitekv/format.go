@@ -1,0 +1,168 @@
+package sqlitekv
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"abide/kv"
+	"abide/kv/batch"
+)
+
+// The format of the file. A change that an older program must not touch raises both numbers, one that it can
+// live with only the first.
+const (
+	formatVersion    = 1
+	formatMinReader  = 1
+	firstIncarnation = 1
+
+	// applicationID marks the file as ours: "Abid".
+	applicationID = 0x41626964
+)
+
+// format is the record that every file begins with.
+type format struct {
+	version, minReader int64
+	incarnation        uint32
+}
+
+const schema = `
+	PRAGMA application_id = %d;
+	CREATE TABLE format (
+		id INTEGER PRIMARY KEY CHECK (id = 1),
+		version INTEGER NOT NULL,      -- of the format that wrote the file
+		min_reader INTEGER NOT NULL,   -- the oldest format that may open it
+		incarnation INTEGER NOT NULL   -- raised by a restore or a copy; the beginning of every position
+	) STRICT;
+	INSERT INTO format VALUES (1, %d, %d, %d);
+	CREATE TABLE kv (
+		k BLOB PRIMARY KEY NOT NULL,
+		v BLOB NOT NULL
+	) STRICT, WITHOUT ROWID;`
+
+// prepareFile makes an empty file into a store, and checks that any other file is one that this program can
+// open. c is the writer's connection.
+func (c *conn) prepareFile() (format, error) {
+	tables, err := c.int(`SELECT count(*) FROM sqlite_schema`)
+	if err != nil {
+		return format{}, err
+	}
+	if tables == 0 {
+		if err := c.create(); err != nil {
+			return format{}, err
+		}
+	}
+	f, err := c.readFormat()
+	if err != nil {
+		return format{}, err
+	}
+	return f, c.enterWAL() // a copy that another tool made may be in another mode
+}
+
+func (c *conn) create() error {
+	// The page size must be set before the first page is written, and outside a transaction.
+	if err := c.db.Exec(fmt.Sprintf(`PRAGMA page_size = %d`, pageBytes)); err != nil {
+		return failure("open", err)
+	}
+	if err := c.enterWAL(); err != nil {
+		return err
+	}
+	sql := fmt.Sprintf(schema, applicationID, formatVersion, formatMinReader, firstIncarnation)
+	if err := c.db.Exec("BEGIN IMMEDIATE;" + sql + "COMMIT;"); err != nil {
+		return failure("open", err)
+	}
+	return nil
+}
+
+// enterWAL puts the file into WAL mode, in which it stays.
+func (c *conn) enterWAL() error {
+	s, _, err := c.db.Prepare(`PRAGMA journal_mode = WAL`)
+	if err != nil {
+		return failure("open", err)
+	}
+	defer s.Close()
+	if !s.Step() {
+		return failure("open", fmt.Errorf("journal_mode answered nothing: %w", s.Err()))
+	}
+	if mode := s.ColumnText(0); mode != "wal" {
+		return fmt.Errorf("sqlite: the file system does not support write-ahead logging (journal mode %s): "+
+			"put the database on a local disk", mode)
+	}
+	return nil
+}
+
+func (c *conn) readFormat() (format, error) {
+	id, err := c.int(`PRAGMA application_id`)
+	if err != nil {
+		return format{}, err
+	}
+	if id != applicationID {
+		return format{}, fmt.Errorf("%w: the file is an SQLite database of another program; choose another path", ErrFormat)
+	}
+	var f format
+	if f.minReader, err = c.int(`SELECT min_reader FROM format`); err != nil {
+		return format{}, err
+	}
+	if f.version, err = c.int(`SELECT version FROM format`); err != nil {
+		return format{}, err
+	}
+	if f.minReader > formatVersion {
+		return format{}, fmt.Errorf("%w: the file has format %d and needs a program that knows format %d or newer; "+
+			"this one knows format %d: use a newer version", ErrFormat, f.version, f.minReader, formatVersion)
+	}
+	incarnation, err := c.int(`SELECT incarnation FROM format`)
+	if err != nil {
+		return format{}, err
+	}
+	f.incarnation = uint32(incarnation)
+	return f, nil
+}
+
+// checkLast is the light check at start: the counter decodes, and the journal's last entry, which stands
+// next to it, is not ahead of it.
+func (c *conn) checkLast() (uint64, error) {
+	sequence, err := c.sequence()
+	if err != nil {
+		return 0, err
+	}
+	s, _, err := c.db.Prepare(`SELECT k FROM kv WHERE k >= ?1 AND k < ?2 ORDER BY k DESC LIMIT 1`)
+	if err != nil {
+		return 0, failure("open", err)
+	}
+	defer s.Close()
+	r := batch.JournalRange()
+	if err := s.BindBlob(1, r.Start); err != nil {
+		return 0, failure("open", err)
+	}
+	if err := s.BindBlob(2, r.End); err != nil {
+		return 0, failure("open", err)
+	}
+	if !s.Step() {
+		if err := s.Err(); err != nil {
+			return 0, failure("open", err)
+		}
+		return sequence, nil
+	}
+	at, err := batch.JournalPosition(s.ColumnRawBlob(0))
+	if err != nil {
+		return 0, err
+	}
+	if at.Commit.Sequence() > sequence {
+		return 0, &kv.Error{Is: kv.ErrCorrupt, Store: storeName, Op: "open",
+			Detail: fmt.Sprintf("the journal holds commit %d, the counter says %d", at.Commit.Sequence(), sequence)}
+	}
+	return sequence, nil
+}
+
+func encodeSequence(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// decodeSequence reads the counter row; an absent one is that of an empty store.
+func decodeSequence(value []byte) (uint64, error) {
+	switch len(value) {
+	case 0:
+		return 0, nil
+	case 8:
+		return binary.BigEndian.Uint64(value), nil
+	}
+	return 0, &kv.Error{Is: kv.ErrCorrupt, Store: storeName, Op: "get",
+		Detail: fmt.Sprintf("the commit counter has %d bytes, not 8", len(value))}
+}

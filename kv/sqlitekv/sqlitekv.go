@@ -1,0 +1,209 @@
+// Package sqlitekv is the embedded store: one SQLite file, group commit, readers on their own snapshots.
+//
+//   - Durability: write-ahead log with synchronous=FULL, which is set and read back. A commit is acknowledged
+//     after its sync.
+//   - One writer connection, owned by kv/batch; a bounded pool of reading connections, each with its own
+//     snapshot; one connection that moves the log into the file off the commit path.
+//   - One store per file: an operating system lock on a file beside the database keeps others out and names
+//     the holder. It ends with the process, so a store opens again after kill -9 as it stands.
+//   - A commit whose sync failed is unknown and stops all writing until recovery (see writer).
+//
+// The file holds one table of keys and values, ordered by key; the journal and the commit counter lie at its
+// end. Values are BLOBs beside their keys.
+package sqlitekv
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"abide/kv"
+	"abide/kv/batch"
+)
+
+// Defaults of Options.
+const (
+	// DefaultCacheBytes is what the page caches of all connections may take together.
+	DefaultCacheBytes = 64 << 20
+	// DefaultReaders is how many snapshots are open at once.
+	DefaultReaders = 4
+)
+
+// checkpointCacheBytes is the page cache of the checkpointer, which reads the log and not its cache.
+const checkpointCacheBytes = 256 << 10
+
+// Options say how a store is opened. Only Path is required.
+type Options struct {
+	// Path is the database file. It is made, for its owner only, if it is missing; its folder must exist.
+	// Beside it stand files named like it with -wal, -shm and .lock at the end.
+	Path string
+	// CacheBytes bounds the page caches of all connections together; half is the writer's. 0 means
+	// DefaultCacheBytes.
+	CacheBytes int
+	// Readers is how many snapshots can be open at once; 0 means DefaultReaders. Further ones wait.
+	Readers int
+	// QueueLimit bounds the closures that wait for the writer; 0 means batch.DefaultQueueLimit.
+	QueueLimit int
+	// Keys names kinds of keys in errors.
+	Keys kv.KeyRegister
+	// Now is the clock by which batches, closures and snapshots end, and of the lock's "since". Without it
+	// they are bounded by number and bytes alone.
+	Now func() time.Time
+	// RunTwice runs every closure twice; see batch.Options.
+	RunTwice bool
+
+	// vfs is the SQLite VFS to use, for tests that make the disk fail.
+	vfs string
+}
+
+// Store is an open database; it implements kv.Store.
+type Store struct {
+	*batch.Store
+	writer *writer
+	path   string
+}
+
+// driver is what batch drives: the writer, and the readers' snapshots.
+type driver struct {
+	*writer
+	readers *readers
+	lock    *fileLock
+}
+
+var _ batch.Driver = (*driver)(nil)
+
+// Open opens the store at opt.Path, or makes it. ErrInUse if somebody has it open, ErrFormat if the file is
+// not one that this program can open.
+func Open(opt Options) (*Store, error) {
+	if opt.CacheBytes <= 0 {
+		opt.CacheBytes = DefaultCacheBytes
+	}
+	if opt.Readers <= 0 {
+		opt.Readers = DefaultReaders
+	}
+	path, err := resolvePath(opt.Path)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := acquireLock(path, opt.Now)
+	if err != nil {
+		return nil, err
+	}
+	store, err := openLocked(&opt, path, lock)
+	if err != nil {
+		return nil, errors.Join(err, lock.release())
+	}
+	return store, nil
+}
+
+func openLocked(opt *Options, path string, lock *fileLock) (*Store, error) {
+	// SQLite would make them readable for everybody.
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := touch(path + suffix); err != nil {
+			return nil, fmt.Errorf("sqlite: the database cannot be opened: %w", err)
+		}
+	}
+	w := &writer{opt: opt, path: path, openedAs: rand.Text(), restartAt: maxWALPages}
+	if err := w.open(); err != nil {
+		return nil, err
+	}
+	f, err := w.start()
+	if err != nil {
+		_ = w.conn.close()
+		return nil, err
+	}
+	checkpoints, err := opt.openConn(path, checkpointing, checkpointCacheBytes)
+	if err != nil {
+		_ = w.conn.close()
+		return nil, err
+	}
+	w.checkpointer = startCheckpointer(checkpoints)
+	d := &driver{writer: w, readers: newReaders(opt, path), lock: lock}
+	return &Store{
+		Store: batch.New(d, batch.Options{
+			Name:        storeName,
+			Incarnation: f.incarnation,
+			Keys:        opt.Keys,
+			QueueLimit:  opt.QueueLimit,
+			Now:         opt.Now,
+			RunTwice:    opt.RunTwice,
+		}),
+		writer: w,
+		path:   path,
+	}, nil
+}
+
+// start makes or checks the file and prepares the writer's connection.
+func (w *writer) start() (format, error) {
+	f, err := w.conn.prepareFile()
+	if err != nil {
+		return format{}, err
+	}
+	if err := w.conn.prepare(writing); err != nil {
+		return format{}, err
+	}
+	if _, err := w.conn.checkLast(); err != nil {
+		return format{}, err
+	}
+	if err := syncFolder(filepath.Dir(w.path)); err != nil {
+		return format{}, fmt.Errorf("sqlite: the folder of the database cannot be synced: %w", err)
+	}
+	return f, nil
+}
+
+// touch makes an empty file for its owner, unless there is one.
+func touch(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// Snapshot implements batch.Driver.
+func (d *driver) Snapshot(ctx context.Context) (batch.DriverSnapshot, error) {
+	return d.readers.Snapshot(ctx)
+}
+
+// Close implements batch.Driver: it moves the whole log into the file, so that the file alone is the
+// database, and gives the lock back. It takes at most about the life of one snapshot.
+func (d *driver) Close() error {
+	err := d.readers.close()
+	if d.conn != nil && !d.poisoned {
+		_ = d.conn.db.BusyTimeout(recoverBusyTimeout)
+		if _, _, e := d.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); e != nil && !isBusy(e) {
+			err = errors.Join(err, failure("close", e))
+		}
+	}
+	err = errors.Join(err, d.checkpointer.close())
+	if d.conn != nil {
+		err = errors.Join(err, d.conn.close())
+		d.conn = nil
+	}
+	return errors.Join(err, d.lock.release())
+}
+
+// Stats describe an open store.
+type Stats struct {
+	batch.Stats
+	FileBytes int64 // of the database file
+	WALBytes  int64 // of the write-ahead log beside it
+}
+
+// Stats returns counters since Open and the sizes of the files now.
+func (s *Store) Stats() Stats {
+	st := Stats{Stats: s.Store.Stats()}
+	if info, err := os.Stat(s.path); err == nil {
+		st.FileBytes = info.Size()
+	}
+	if info, err := os.Stat(s.path + "-wal"); err == nil {
+		st.WALBytes = info.Size()
+	}
+	return st
+}

@@ -1,0 +1,298 @@
+package sqlitekv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"abide/kv"
+	"abide/kv/batch"
+)
+
+// writer owns the one connection that writes. The batcher calls it from one goroutine at a time.
+//
+// A commit whose outcome SQLite cannot tell poisons the connection: the frames may be in the log, and after
+// a failed sync what the page cache shows need not be what the disk has. Nothing is committed again until
+// recover has brought certainty.
+type writer struct {
+	opt  *Options
+	path string
+	// openedAs tells the tokens of this opening of the store from those of others.
+	openedAs string
+
+	conn     *conn
+	sequence uint64 // of the last commit, as the open transaction read it
+	poisoned bool
+	// pending is the commit whose outcome recovery has to find out; nil if the connection was given up for
+	// another reason.
+	pending *unknownCommit
+	// unknown are the commits whose outcome was unknown once, the latest last.
+	unknown []*unknownCommit
+
+	checkpointer *checkpointer
+	// walPages is the length of the log after the last commit.
+	walPages atomic.Int64
+	// restartAt is the length at which the writer next tries to start the log over.
+	restartAt int64
+}
+
+// unknownCommit is one physical commit that failed half-way: the sequence numbers first to last.
+type unknownCommit struct {
+	first, last uint64
+	// decided becomes true when the log could be read back, settled when the answer can no longer change.
+	decided, settled bool
+	committed        bool
+}
+
+// maxUnknownKept bounds how many answers a store remembers for Resolve.
+const maxUnknownKept = 1024
+
+// open opens the writing connection; the file exists.
+func (w *writer) open() error {
+	c, err := w.opt.openConn(w.path, writing, w.opt.CacheBytes/2)
+	if err != nil {
+		return err
+	}
+	c.db.WALHook(func(_ *sqlite3.Conn, _ string, pages int) error {
+		w.walPages.Store(int64(pages))
+		return nil
+	})
+	w.conn = c
+	return nil
+}
+
+// Get implements batch.DriverReader inside the open transaction.
+func (w *writer) Get(key []byte) ([]byte, error) { return w.conn.Get(key) }
+
+// Scan implements batch.DriverReader inside the open transaction.
+func (w *writer) Scan(r kv.Range, visit func(key, value []byte) bool) error {
+	return w.conn.Scan(r, visit)
+}
+
+// Begin implements batch.Driver.
+func (w *writer) Begin() (uint64, error) {
+	if w.poisoned {
+		if err := w.recover(); err != nil {
+			return 0, err
+		}
+	}
+	w.restartLog()
+	if err := w.conn.begin.Exec(); err != nil {
+		return 0, failure("begin", err)
+	}
+	sequence, err := w.conn.sequence()
+	if err != nil {
+		w.Rollback()
+		return 0, err
+	}
+	w.sequence = sequence
+	return sequence, nil
+}
+
+// Apply implements batch.Driver.
+func (w *writer) Apply(writes []batch.Write) error {
+	for i := range writes {
+		if err := w.apply(&writes[i]); err != nil {
+			return failure("put", err)
+		}
+	}
+	return nil
+}
+
+func (w *writer) apply(change *batch.Write) error {
+	s := w.conn.put
+	if change.Delete {
+		s = w.conn.remove
+	} else if err := s.BindBlob(2, change.Value); err != nil {
+		return err
+	}
+	if err := s.BindBlob(1, change.Key); err != nil {
+		return err
+	}
+	return s.Exec()
+}
+
+// Commit implements batch.Driver.
+func (w *writer) Commit(sequence uint64) error {
+	if err := w.putSequence(sequence); err != nil {
+		w.Rollback()
+		return err
+	}
+	err := w.conn.commit.Exec()
+	if err == nil {
+		w.checkpointer.wrote(w.walPages.Load())
+		return nil
+	}
+	if isBusy(err) {
+		w.Rollback()
+		return failure("commit", err)
+	}
+	return w.commitFailed(sequence, err)
+}
+
+func (w *writer) putSequence(sequence uint64) error {
+	if err := w.apply(&batch.Write{Key: counterKey, Value: encodeSequence(sequence)}); err != nil {
+		return failure("commit", err)
+	}
+	return nil
+}
+
+// commitFailed makes the connection unusable and says what is known of the commit. A full disk fails before
+// anything is synced, and recovery usually finds at once that nothing was committed. Everything else is
+// left to the next call, so that the callers hear of it now.
+func (w *writer) commitFailed(sequence uint64, cause error) error {
+	u := &unknownCommit{first: w.sequence + 1, last: sequence}
+	w.poisoned, w.pending = true, u
+	if len(w.unknown) == maxUnknownKept {
+		w.unknown = w.unknown[1:]
+	}
+	w.unknown = append(w.unknown, u)
+	if errors.Is(cause, sqlite3.FULL) && w.recover() == nil && !u.committed {
+		return failure("commit", cause)
+	}
+	if u.settled && u.committed {
+		return nil
+	}
+	return &kv.Error{Is: kv.ErrCommitUnknown, Store: storeName, Op: "commit", Err: cause, Token: w.token(u)}
+}
+
+// Rollback implements batch.Driver. A rollback that fails leaves a connection that nobody can use.
+func (w *writer) Rollback() {
+	if w.conn.db.GetAutocommit() {
+		return // SQLite has rolled back by itself, as it does after some errors
+	}
+	if err := w.conn.rollback.Exec(); err != nil {
+		w.poisoned = true
+	}
+}
+
+// recover brings a poisoned store back: a fresh connection, whatever is valid in the log moved into the file
+// and the log emptied, the counter read again. It says in an error why that cannot be done yet; the next
+// call tries again.
+func (w *writer) recover() error {
+	if w.conn != nil {
+		_ = w.conn.close() // it has failed already, and nothing of it is needed
+		w.conn = nil
+	}
+	if err := w.reopen(); err != nil {
+		if w.conn != nil {
+			_ = w.conn.close()
+			w.conn = nil
+		}
+		return &kv.Error{Is: kv.ErrUnavailable, Store: storeName, Op: "recover", Err: err,
+			Detail: "a commit failed earlier; the store refuses to write until the disk works again"}
+	}
+	w.poisoned, w.pending = false, nil
+	return nil
+}
+
+func (w *writer) reopen() error {
+	if err := w.open(); err != nil {
+		return err
+	}
+	if err := w.conn.db.BusyTimeout(recoverBusyTimeout); err != nil {
+		return err
+	}
+	// Readers may still need the log; then this is busy and the next call tries again. What it has moved it
+	// has synced, and what failed to sync it moves again.
+	if _, _, err := w.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); err != nil {
+		return err
+	}
+	if err := w.conn.db.BusyTimeout(busyTimeout); err != nil {
+		return err
+	}
+	if err := w.conn.prepare(writing); err != nil {
+		return err
+	}
+	return w.settle()
+}
+
+// recoverBusyTimeout is how long recovery waits for readers, with the writer's queue waiting behind it.
+const recoverBusyTimeout = time.Second
+
+// settle finds out what became of the pending commit. If it is not in the file, its numbers are given up:
+// the counter is moved past them in a commit of its own. That commit also overwrites the head of the log,
+// which has been emptied but not yet synced, so that no loss of power can bring the old frames back after
+// somebody was told that they are gone.
+func (w *writer) settle() error {
+	u := w.pending
+	if u == nil {
+		return nil
+	}
+	if !u.decided {
+		sequence, err := w.conn.sequence()
+		if err != nil {
+			return err
+		}
+		u.decided, u.committed = true, sequence >= u.last
+	}
+	if !u.committed {
+		if err := w.conn.begin.Exec(); err != nil {
+			return err
+		}
+		if err := w.putSequence(u.last); err != nil {
+			return err
+		}
+		if err := w.conn.commit.Exec(); err != nil {
+			return err
+		}
+	}
+	u.settled = true
+	return nil
+}
+
+// token names an unknown commit for Resolve.
+func (w *writer) token(u *unknownCommit) kv.Token {
+	return kv.Token(fmt.Sprintf("%s-%d", w.openedAs, u.last))
+}
+
+// Resolve implements batch.Driver. It recovers the store if that is what it takes. A token of another
+// opening of the store cannot be told any more.
+func (w *writer) Resolve(_ context.Context, token kv.Token) (kv.Outcome, error) {
+	opened, number, _ := strings.Cut(string(token), "-")
+	last, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || opened != w.openedAs {
+		return kv.OutcomeUnknown, nil
+	}
+	for _, u := range w.unknown {
+		if u.last != last {
+			continue
+		}
+		if !u.settled {
+			if err := w.recover(); err != nil {
+				return kv.OutcomeUnknown, err
+			}
+		}
+		if u.committed {
+			return kv.OutcomeCommitted, nil
+		}
+		return kv.OutcomeNotCommitted, nil
+	}
+	return kv.OutcomeUnknown, nil
+}
+
+// restartLog starts the log over once it has passed its bound, between two batches. The checkpointer has
+// moved almost everything by then, so little is left to do; if a reader still needs the log, it is tried
+// again when the log has grown some more.
+func (w *writer) restartLog() {
+	if w.walPages.Load() < w.restartAt {
+		return
+	}
+	w.restartAt = w.walPages.Load() + restartRetryPages
+	if w.conn.db.BusyTimeout(0) != nil {
+		return
+	}
+	if _, _, err := w.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_RESTART); err == nil {
+		w.restartAt = maxWALPages
+		w.checkpointer.restarted()
+	}
+	if err := w.conn.db.BusyTimeout(busyTimeout); err != nil {
+		w.poisoned = true
+	}
+}
