@@ -1,0 +1,442 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"abide/internal/deliver"
+	"abide/protocol"
+)
+
+// pollOutbox is an outbox of messages for anybody in a group, and of unblocks for single workers.
+type pollOutbox struct {
+	mu       sync.Mutex
+	executes map[string]deliver.Execute
+	unblocks map[deliver.UnblockRef]protocol.Promise
+}
+
+func newPollOutbox() *pollOutbox {
+	return &pollOutbox{executes: map[string]deliver.Execute{}, unblocks: map[deliver.UnblockRef]protocol.Promise{}}
+}
+
+func (b *pollOutbox) queue(e deliver.Execute) deliver.Execute {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.executes[e.ID] = e
+	return e
+}
+
+func (b *pollOutbox) queueUnblock(ref deliver.UnblockRef, p protocol.Promise) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unblocks[ref] = p
+}
+
+func (b *pollOutbox) claim(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.executes, id)
+}
+
+func (b *pollOutbox) left() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.executes) + len(b.unblocks)
+}
+
+func (b *pollOutbox) Executes(_ context.Context, d deliver.Destination, after string, limit int) (page []deliver.Execute, next string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.executes {
+		if d.PID == "" && e.ID > after && e.Address == "poll://any@"+d.Group {
+			page = append(page, e)
+		}
+	}
+	slices.SortFunc(page, func(x, y deliver.Execute) int { return strings.Compare(x.ID, y.ID) })
+	if len(page) > limit {
+		page, next = page[:limit], page[limit-1].ID
+	}
+	return page, next, nil
+}
+
+func (b *pollOutbox) CheckExecutes(_ context.Context, _ string, hinted []deliver.Execute) (out []deliver.Execute, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range hinted {
+		if q, ok := b.executes[e.ID]; ok && q.Version == e.Version {
+			out = append(out, e)
+		}
+	}
+	return out, nil
+}
+
+func (b *pollOutbox) ExecutesDelivered(_ context.Context, _ string, delivered []deliver.Execute) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range delivered {
+		delete(b.executes, e.ID)
+	}
+	return nil
+}
+
+func (b *pollOutbox) Unblocks(_ context.Context, d deliver.Destination, _ string, limit int) (page []deliver.Unblock, next string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for ref, p := range b.unblocks {
+		if ref.Address == "poll://uni@"+d.Group+"/"+d.PID && len(page) < limit {
+			page = append(page, deliver.Unblock{Workspace: d.Workspace, ID: ref.ID, Address: ref.Address, Promise: p})
+		}
+	}
+	return page, "", nil
+}
+
+func (b *pollOutbox) CheckUnblocks(_ context.Context, workspace string, hinted []deliver.UnblockRef) (out []deliver.Unblock, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ref := range hinted {
+		if p, ok := b.unblocks[ref]; ok {
+			out = append(out, deliver.Unblock{Workspace: workspace, ID: ref.ID, Address: ref.Address, Promise: p})
+		}
+	}
+	return out, nil
+}
+
+func (b *pollOutbox) UnblocksDelivered(_ context.Context, _ string, delivered []deliver.UnblockRef) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ref := range delivered {
+		delete(b.unblocks, ref)
+	}
+	return nil
+}
+
+// pollServer serves Poll at /{group}/{id} on a real socket.
+type pollServer struct {
+	box  *pollOutbox
+	d    *deliver.Deliverer
+	addr string
+}
+
+func newPollServer(t testing.TB, o PollOptions, l deliver.Limits) *pollServer {
+	start := time.Now()
+	o.Now = time.Now
+	s := &pollServer{box: newPollOutbox()}
+	s.d = deliver.New(deliver.Options{
+		Outbox:    s.box,
+		ServerURL: func(string) string { return "http://abide:8001" },
+		NowMs:     func() int64 { return time.Since(start).Milliseconds() },
+		Limits:    l,
+	})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.addr = ln.Addr().String()
+	poll := Poll(s.d, o)
+	server := &http.Server{ReadTimeout: 2 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		group, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		poll(w, r, "default", group, id)
+	})}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(ln) })
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := errors.Join(s.d.Stop(ctx), server.Shutdown(ctx)); err != nil {
+			t.Error(err)
+		}
+		serving.Wait()
+	})
+	return s
+}
+
+// pollClient reads one stream with the standard client.
+type pollClient struct {
+	resp  *http.Response
+	lines *bufio.Reader
+}
+
+func (s *pollServer) poll(t testing.TB, path string) *pollClient {
+	t.Helper()
+	resp, err := http.Get("http://" + s.addr + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return &pollClient{resp, bufio.NewReaderSize(resp.Body, 64<<10)}
+}
+
+// next returns the next block of lines up to an empty one.
+func (c *pollClient) next() (string, error) {
+	var b strings.Builder
+	for {
+		line, err := c.lines.ReadString('\n')
+		if err != nil {
+			return b.String() + line, err
+		}
+		if b.WriteString(line); line == "\n" {
+			return b.String(), nil
+		}
+	}
+}
+
+// message returns the next event, comments left out.
+func (c *pollClient) message() (string, error) {
+	for {
+		block, err := c.next()
+		if err != nil || !strings.HasPrefix(block, ":") {
+			return block, err
+		}
+	}
+}
+
+func (s *pollServer) dispatch(id, group string) {
+	s.d.HintExecute(s.box.queue(deliver.Execute{Workspace: "default", ID: id, Address: "poll://any@" + group}))
+}
+
+func TestPollStream(t *testing.T) {
+	s := newPollServer(t, PollOptions{}, deliver.Limits{})
+	c := s.poll(t, "/g/worker-1")
+	if c.resp.StatusCode != 200 {
+		t.Errorf("status %d", c.resp.StatusCode)
+	}
+	for name, want := range map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"} {
+		if got := c.resp.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if block, err := c.next(); block != greeting || err != nil {
+		t.Errorf("first bytes %q, %v", block, err)
+	}
+	s.dispatch("tâche", "g")
+	want := "data: {\"kind\":\"execute\",\"head\":{\"serverUrl\":\"http://abide:8001\"},\"data\":{\"task\":{\"id\":\"t\\u00e2che\",\"version\":0}}}\n\n"
+	if got, err := c.message(); got != want || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestPollKeepsSilentStreamsAlive(t *testing.T) {
+	s := newPollServer(t, PollOptions{KeepAlive: time.Millisecond}, deliver.Limits{})
+	c := s.poll(t, "/g/a")
+	for i := range 4 {
+		want := keepAlive
+		if i == 0 {
+			want = greeting
+		}
+		if got, err := c.next(); got != want || err != nil {
+			t.Fatalf("block %d: %q, %v", i, got, err)
+		}
+	}
+}
+
+func TestPollOutlivesTheReadTimeout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for the server's read timeout of 2 s")
+	}
+	s := newPollServer(t, PollOptions{}, deliver.Limits{})
+	c := s.poll(t, "/g/a")
+	time.Sleep(2200 * time.Millisecond)
+	s.dispatch("t", "g")
+	if got, err := c.message(); !strings.Contains(got, `"id":"t"`) || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestPollEndsCleanly(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, s *pollServer){
+		"age": func(*testing.T, *pollServer) {},
+		"stop": func(t *testing.T, s *pollServer) {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			if err := s.d.Stop(ctx); err != nil {
+				t.Error(err)
+			}
+		},
+		"newer connection": func(t *testing.T, s *pollServer) { s.poll(t, "/g/a") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := PollOptions{}
+			if name == "age" {
+				o.MaxAge = 10 * time.Millisecond
+			}
+			s := newPollServer(t, o, deliver.Limits{})
+			c := s.poll(t, "/g/a")
+			if _, err := c.next(); err != nil {
+				t.Fatal(err)
+			}
+			end(t, s)
+			if rest, err := io.ReadAll(c.lines); len(rest) > 0 || err != nil {
+				t.Errorf("rest %q, %v", rest, err)
+			}
+		})
+	}
+}
+
+func TestPollRefusals(t *testing.T) {
+	s := newPollServer(t, PollOptions{}, deliver.Limits{MaxConnections: 1})
+	s.poll(t, "/g/a")
+	refused := func(reason string) {
+		t.Helper()
+		c := s.poll(t, "/g/b")
+		body, _ := io.ReadAll(c.resp.Body)
+		if c.resp.StatusCode != 503 || !strings.HasPrefix(c.resp.Header.Get("Content-Type"), "text/plain") ||
+			c.resp.Header.Get("Retry-After") == "" || !strings.Contains(string(body), reason) {
+			t.Errorf("%d %v %q", c.resp.StatusCode, c.resp.Header, body)
+		}
+	}
+	refused("largest number")
+	s.d.Drain()
+	refused("stopping")
+}
+
+func TestPollMessagesWaitForAWorker(t *testing.T) {
+	s := newPollServer(t, PollOptions{}, deliver.Limits{WindowMs: 20, GatherMs: 1, PollMs: 20})
+	for i := range 1000 {
+		s.dispatch(fmt.Sprintf("t%03d", i), "g")
+	}
+	c := s.poll(t, "/g/a")
+	seen := map[string]bool{}
+	for len(seen) < 1000 {
+		m, err := c.message()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[m] {
+			t.Fatalf("twice: %s", m)
+		}
+		seen[m] = true
+	}
+	for range 5000 {
+		if s.box.left() == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%d messages are still queued", s.box.left())
+}
+
+func TestPollLargeUnblockArrivesWhole(t *testing.T) {
+	s := newPollServer(t, PollOptions{}, deliver.Limits{})
+	c := s.poll(t, "/g/a")
+	ref := deliver.UnblockRef{ID: "p", Address: "poll://uni@g/a"}
+	p := protocol.Promise{ID: "p", State: protocol.Resolved, Value: protocol.Value(`{"data":"` + strings.Repeat("ü", 1<<20) + `"}`)}
+	s.box.queueUnblock(ref, p)
+	s.d.HintUnblock("default", ref)
+	m, err := c.message()
+	if err != nil || strings.Count(m, `\u00fc`) != 1<<20 || strings.Count(m, "\n") != 2 {
+		t.Errorf("got %d bytes, %v", len(m), err)
+	}
+}
+
+// A worker that has stopped reading must not hold up the others, and its messages must reach somebody else.
+func TestPollDeadPeer(t *testing.T) {
+	s := newPollServer(t, PollOptions{WriteTimeout: 50 * time.Millisecond}, deliver.Limits{})
+	dead := dialPoll(t, s.addr, "/g/dead")
+	defer func() { _ = dead.Close() }()
+	waitConnections(t, s, 1)
+	ref := deliver.UnblockRef{ID: "p", Address: "poll://uni@g/dead"}
+	s.box.queueUnblock(ref, protocol.Promise{ID: "p", Value: protocol.Value(`{"data":"` + strings.Repeat("ü", 2<<20) + `"}`)})
+	s.d.HintUnblock("default", ref)
+	c := s.poll(t, "/g/live")
+	for i := range 10 {
+		s.dispatch(fmt.Sprintf("t%d", i), "g")
+	}
+	for range 10 {
+		if _, err := c.message(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitConnections(t, s, 1)
+}
+
+func waitConnections(t *testing.T, s *pollServer, want int) {
+	t.Helper()
+	got := 0
+	for range 5000 {
+		if got = s.d.Stats().Connections; got == want {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("%d connections, want %d", got, want)
+}
+
+// dialPoll sends a poll request and reads nothing.
+func dialPoll(t *testing.T, addr, path string) *net.TCPConn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
+		t.Fatal(err)
+	}
+	return conn.(*net.TCPConn)
+}
+
+func openFiles(t *testing.T) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("counting file descriptors needs /proc")
+	}
+	return len(entries)
+}
+
+func TestPollAbruptResetsLeaveNothingBehind(t *testing.T) {
+	s := newPollServer(t, PollOptions{}, deliver.Limits{MaxConnections: 2000})
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	reset := func(c *net.TCPConn) {
+		_ = c.SetLinger(0) // close sends a reset
+		_ = c.Close()
+	}
+	var first []byte
+	for i := range 1000 {
+		c := dialPoll(t, s.addr, fmt.Sprintf("/g%d/%d", i%7, i))
+		switch i % 4 {
+		case 0: // perhaps before the server has seen the request
+		case 1: // in the middle of the response
+			first = make([]byte, 20)
+			_, _ = io.ReadFull(c, first)
+		case 2: // while messages flow
+			s.dispatch(fmt.Sprint("t", i), fmt.Sprintf("g%d", i%7))
+		case 3: // a burst of the same worker
+			reset(dialPoll(t, s.addr, fmt.Sprintf("/g%d/%d", i%7, i)))
+		}
+		reset(c)
+	}
+	waitConnections(t, s, 0)
+	for range 5000 {
+		if runtime.NumGoroutine() <= goroutines && openFiles(t) <= files {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Errorf("%d goroutines and %d files, before %d and %d", runtime.NumGoroutine(), openFiles(t), goroutines, files)
+}
+
+// BenchmarkPollDispatch is one message at a time through a real socket: hint, check, frame, claim.
+func BenchmarkPollDispatch(b *testing.B) {
+	s := newPollServer(b, PollOptions{}, deliver.Limits{})
+	c := s.poll(b, "/g/a")
+	for i := 0; b.Loop(); i++ {
+		id := fmt.Sprint("t", i)
+		s.dispatch(id, "g")
+		if _, err := c.message(); err != nil {
+			b.Fatal(err)
+		}
+		s.box.claim(id)
+		s.d.HintClaimed("default", id, 0)
+	}
+}
