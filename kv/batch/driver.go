@@ -19,8 +19,8 @@ type Driver interface {
 	// Begin starts the physical transaction and returns the sequence number of the last commit, 0 for an
 	// empty store. ErrUnavailable where the engine cannot write for now.
 	Begin() (sequence uint64, err error)
-	// Apply writes the batch's changes in ascending order of keys. It must not keep the slices. After an
-	// error only Rollback follows.
+	// Apply writes the batch's changes in ascending order of keys. It may keep keys and values, without ever
+	// changing them, but not the list. After an error only Rollback follows.
 	Apply(writes []Write) error
 	// Commit makes the changes durable and sets the last commit's sequence number. Its error says what became
 	// of them: ErrConflict or ErrUnavailable for nothing, ErrCommitUnknown with a token that Resolve knows.

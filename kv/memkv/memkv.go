@@ -1,0 +1,128 @@
+// Package memkv is a store in memory, for simulation and suites. It is a real backend: the same group commit
+// as on disk drives it, and it passes the same conformance suite. Nothing survives Close.
+//
+// The state is an immutable ordered tree; a commit makes a new one that shares what did not change, so a
+// snapshot is a pointer and costs nothing.
+package memkv
+
+import (
+	"bytes"
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"abide/kv"
+	"abide/kv/batch"
+)
+
+// Options say how a store behaves. The zero value is a store that runs every Update at once on the caller's
+// goroutine, without goroutines of its own and without a clock: the one that a simulator drives.
+type Options struct {
+	// Queued puts the queue and the writer of group commit in front, as on disk.
+	Queued bool
+	// QueueLimit bounds that queue; 0 means batch.DefaultQueueLimit.
+	QueueLimit int
+	// Incarnation is the beginning of every position; 0 means 1.
+	Incarnation uint32
+	// Keys names kinds of keys in errors.
+	Keys kv.KeyRegister
+	// Now is the clock by which batches, closures and snapshots end; nil for none.
+	Now func() time.Time
+	// RunTwice runs every closure twice; see batch.Options.
+	RunTwice bool
+}
+
+// Store is a store in memory; it implements kv.Store.
+type Store struct{ *batch.Store }
+
+// Open makes an empty store.
+func Open(opt Options) *Store {
+	if opt.Incarnation == 0 {
+		opt.Incarnation = 1
+	}
+	d := &driver{}
+	d.committed.Store(&state{tree: btree.NewBTreeGOptions(
+		func(a, b entry) bool { return bytes.Compare(a.key, b.key) < 0 },
+		btree.Options{NoLocks: true},
+	)})
+	return &Store{batch.New(d, batch.Options{
+		Name:        "memory",
+		Incarnation: opt.Incarnation,
+		Keys:        opt.Keys,
+		QueueLimit:  opt.QueueLimit,
+		Now:         opt.Now,
+		Synchronous: !opt.Queued,
+		RunTwice:    opt.RunTwice,
+	})}
+}
+
+type entry struct{ key, value []byte }
+
+// state is what one commit left. It is never changed.
+type state struct {
+	tree     *btree.BTreeG[entry]
+	sequence uint64
+}
+
+// driver implements batch.Driver.
+type driver struct {
+	committed atomic.Pointer[state]
+	next      *btree.BTreeG[entry] // what Apply made, until Commit
+}
+
+func (d *driver) Begin() (uint64, error) { return d.committed.Load().sequence, nil }
+
+func (d *driver) Get(key []byte) ([]byte, error) { return d.committed.Load().Get(key) }
+
+func (d *driver) Scan(r kv.Range, visit func(key, value []byte) bool) error {
+	return d.committed.Load().Scan(r, visit)
+}
+
+func (d *driver) Apply(writes []batch.Write) error {
+	d.next = d.committed.Load().tree.Copy()
+	for _, w := range writes {
+		if w.Delete {
+			d.next.Delete(entry{key: w.Key})
+		} else {
+			d.next.Set(entry{key: w.Key, value: w.Value})
+		}
+	}
+	return nil
+}
+
+func (d *driver) Commit(sequence uint64) error {
+	d.committed.Store(&state{tree: d.next, sequence: sequence})
+	d.next = nil
+	return nil
+}
+
+func (d *driver) Rollback() { d.next = nil }
+
+// Resolve knows no unknown commit, because there is none.
+func (d *driver) Resolve(context.Context, kv.Token) (kv.Outcome, error) {
+	return kv.OutcomeUnknown, nil
+}
+
+func (d *driver) Snapshot(context.Context) (batch.DriverSnapshot, error) {
+	return d.committed.Load(), nil
+}
+
+func (d *driver) Close() error { return nil }
+
+func (s *state) Get(key []byte) ([]byte, error) {
+	e, _ := s.tree.Get(entry{key: key})
+	return e.value, nil
+}
+
+func (s *state) Scan(r kv.Range, visit func(key, value []byte) bool) error {
+	s.tree.Ascend(entry{key: r.Start}, func(e entry) bool {
+		return bytes.Compare(e.key, r.End) < 0 && visit(e.key, e.value)
+	})
+	return nil
+}
+
+func (s *state) Sequence() (uint64, error) { return s.sequence, nil }
+
+func (s *state) Release() {}
