@@ -9,7 +9,7 @@ import type { Report } from "./harness/scenarios.ts";
 const usage = `usage: e2e/run [--suite NAME]... [--only PATTERN] [--seed N] [--kills SERVER,WORKER,BOTH] [--transfers N]
 
   --suite      run only this suite (repeatable): typescript-0.11.4, typescript-0.11.5, python-0.7.4, python-0.8.1,
-               examples, kill
+               server, examples, kill
   --only       run only the scenarios whose name matches the regular expression
   --seed       seed of the kill tests (printed by each run; random without it)
   --kills      how often to kill the server, the worker and both (default 15,10,5; the long run is 50,50,50)
@@ -72,6 +72,7 @@ function suites(only: string, seed: string, kills: string, transfers: string): S
       args: [file("python", "suite.ts"), version, only],
       timeoutMs: 120_000,
     })),
+    { name: "server", command: node, args: [file("server", "suite.ts"), only], timeoutMs: 120_000 },
     { name: "examples", command: node, args: [file("examples", "suite.ts"), only], timeoutMs: 120_000 },
     { name: "kill", command: node, args: [file("kill", "suite.ts"), only, seed, kills, transfers], timeoutMs: 1_800_000 },
   ];
@@ -126,7 +127,7 @@ const chosen = all.filter((suite) => wanted.length === 0 || wanted.includes(suit
 const tally: Tally = { passed: 0, failed: 0, skipped: [] };
 // The suites of one language run side by side; the kill tests want the machine for themselves.
 const together = (prefix: string) => Promise.all(chosen.filter((suite) => suite.name.startsWith(prefix)).map((suite) => runSuite(suite, tally)));
-for (const prefix of ["typescript-", "python-", "examples", "kill"]) await together(prefix);
+for (const prefix of ["typescript-", "python-", "server", "examples", "kill"]) await together(prefix);
 for (const reason of tally.skipped) console.log(`skip  ${reason}`);
 if (tally.passed + tally.failed === 0 && tally.skipped.length === 0) {
   console.error(`no scenario matches --only ${only}`);

@@ -42,12 +42,14 @@ export class Server {
   readonly url: string;
   /** The database file of `abide serve`. */
   readonly database: string;
+  private readonly port: number;
   private readonly args: string[];
   private child: Child | undefined;
   /** Output of the processes before the present one: a failure often begins there. */
   private earlierLines: string[] = [];
 
   private constructor(port: number, database: string, args: string[]) {
+    this.port = port;
     this.url = `http://127.0.0.1:${port}`;
     this.database = database;
     this.args = args;
@@ -100,6 +102,20 @@ export class Server {
       throw new Error(`the server had not left ${STOP_MS_MAX} ms after SIGTERM`);
     }
     if (ended.code !== 0) throw new Error(`the server left with code ${ended.code}, signal ${ended.signal}, after SIGTERM`);
+  }
+
+  /** The process of the present start. */
+  get pid(): number | undefined {
+    return this.child?.pid;
+  }
+
+  /** Starts a second server process on the same database and another port, and gives how it ended. */
+  async startRival(): Promise<{ code: number | null; output: string }> {
+    const port = `${await freePort()}`;
+    const rival = new Child(serverBinary(), this.args.map((arg) => (arg === `${this.port}` ? port : arg)));
+    const ended = await Promise.race([rival.ended, delay(START_MS_MAX, undefined, { ref: false })]);
+    await rival.kill();
+    return { code: ended ? ended.code : null, output: rival.lines.join("\n") };
   }
 
   /** The last lines that the server wrote, over all its starts. */

@@ -233,6 +233,26 @@ export const waits: NamedScenario[] = [
     },
   },
   {
+    name: "the server is stopped and started again while a workflow sleeps",
+    run: async (stage, cleanup) => {
+      const resonate = stage.connect(cleanup);
+      const flow = resonate.register("flow", function* (ctx: Context): Generator<any, string, any> {
+        const before: string = yield* ctx.run(async () => "before");
+        yield* ctx.sleep(1_000);
+        const after: string = yield* ctx.run(async () => "after");
+        return `${before} and ${after}`;
+      });
+      const id = stage.name("restart");
+      await flow.beginRun(id);
+      await until("it sleeps", async () => (await stage.protocol.task(id)).state === "suspended");
+      await stage.server.stop();
+      await stage.server.restart();
+      await until("it ended", async () => (await stage.protocol.promise(id)).state !== "pending");
+      const tree = await stage.expectTree(id, { "": "resolved", "0": "resolved", "1": "resolved", "2": "resolved" });
+      equal(stage.value(tree.get("")), "before and after");
+    },
+  },
+  {
     name: "async engine: steps in parallel, a sleep, a remote call",
     run: async (stage, cleanup) => {
       const group = stage.name("async");
