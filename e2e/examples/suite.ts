@@ -5,8 +5,9 @@ import { cpSync, readFileSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Child } from "../harness/processes.ts";
 import { Protocol } from "../harness/protocol.ts";
-import { runScenarios, until } from "../harness/scenarios.ts";
+import { runScenarios } from "../harness/scenarios.ts";
 import { Server, temporaryFolder } from "../harness/server.ts";
+import { until } from "../harness/waiting.ts";
 
 const SCENARIO_MS_MAX = 60_000;
 const source = join(import.meta.dirname, "..", "..", "examples", "typescript");

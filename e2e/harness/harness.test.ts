@@ -5,8 +5,8 @@ import { test } from "node:test";
 import { Random } from "../kill/random.ts";
 import { Child } from "./processes.ts";
 import { decode, encode, NoAnswer, type PromiseRecord, Protocol } from "./protocol.ts";
-import { until } from "./scenarios.ts";
 import { freePort } from "./server.ts";
+import { atMost, until } from "./waiting.ts";
 import { Witness } from "./witness.ts";
 
 const pending: PromiseRecord = { id: "p", state: "pending", param: {}, value: {}, tags: { a: "1" }, timeoutAt: 10, createdAt: 1 };
@@ -58,6 +58,12 @@ test("values are encoded as the SDKs encode them", () => {
 
 test("a wait that is in vain says what it waited for", async () => {
   await rejects(until("pigs fly", () => false, 30), /in vain until pigs fly/);
+});
+
+test("a wait that is bounded ends, and lets go of its timer", async () => {
+  equal(await atMost(10, new Promise(() => {})), undefined);
+  deepEqual(await atMost(60_000, Promise.resolve(1)), { value: 1 });
+  await rejects(atMost(60_000, Promise.reject(new Error("no"))), /no/);
 });
 
 test("a server that is not there gives no answer, which is not a refusal", async () => {

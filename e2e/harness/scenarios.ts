@@ -1,6 +1,9 @@
 // Runs scenarios one after another inside a suite process and tells the runner how each ended.
 
-import { setTimeout as delay } from "node:timers/promises";
+import { atMost } from "./waiting.ts";
+
+/** How long one act of tidying up may take; it matters to nobody whether it succeeds. */
+const CLEANUP_MS_MAX = 2_000;
 
 export interface Scenario {
   name: string;
@@ -34,32 +37,19 @@ export async function runScenarios(scenarios: Scenario[], only: RegExp, log: () 
     const begin = performance.now();
     const error = await outcome(scenario, (act) => acts.push(act));
     for (const act of acts.reverse()) {
-      await Promise.race([Promise.resolve().then(act).catch(() => {}), delay(2_000, undefined, { ref: false })]);
+      await atMost(CLEANUP_MS_MAX, Promise.resolve().then(act).catch(() => {}));
     }
     const durationMs = Math.round(performance.now() - begin);
     report({ report: "end", scenario: scenario.name, durationMs, ...(error === undefined ? {} : { error, log: log() }) });
   }
 }
 
+/** Runs one scenario and says what was wrong, if anything was. */
 async function outcome(scenario: Scenario, cleanup: Cleanup): Promise<string | undefined> {
-  const tooLate = delay(scenario.timeoutMs, undefined, { ref: false }).then(() => {
-    throw new Error(`not finished after ${scenario.timeoutMs} ms`);
-  });
   try {
-    await Promise.race([scenario.run(cleanup), tooLate]);
-    return undefined;
+    const ended = await atMost(scenario.timeoutMs, scenario.run(cleanup));
+    return ended ? undefined : `not finished after ${scenario.timeoutMs} ms`;
   } catch (error) {
     return error instanceof Error ? (error.stack ?? error.message) : String(error);
-  } finally {
-    tooLate.catch(() => {});
-  }
-}
-
-/** Waits until the condition holds; the scenario's own timeout ends a wait that never does. */
-export async function until(what: string, condition: () => boolean | Promise<boolean>, deadlineMs = 20_000): Promise<void> {
-  const deadline = performance.now() + deadlineMs;
-  while (!(await condition())) {
-    if (performance.now() > deadline) throw new Error(`waited ${deadlineMs} ms in vain until ${what}`);
-    await delay(10);
   }
 }

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { atExit, Child } from "./processes.ts";
+import { atMost } from "./waiting.ts";
 
 /** How long a server may take until it answers /ready. */
 const START_MS_MAX = 15_000;
@@ -96,12 +97,13 @@ export class Server {
     const child = this.child;
     if (!child?.running) throw new Error("the server had ended before it was stopped");
     child.signal("SIGTERM");
-    const ended = await Promise.race([child.ended, delay(STOP_MS_MAX, undefined, { ref: false })]);
-    if (!ended) {
+    const stopped = await atMost(STOP_MS_MAX, child.ended);
+    if (!stopped) {
       await child.kill();
       throw new Error(`the server had not left ${STOP_MS_MAX} ms after SIGTERM`);
     }
-    if (ended.code !== 0) throw new Error(`the server left with code ${ended.code}, signal ${ended.signal}, after SIGTERM`);
+    const { code, signal } = stopped.value;
+    if (code !== 0) throw new Error(`the server left with code ${code}, signal ${signal}, after SIGTERM`);
   }
 
   /** The process of the present start. */
@@ -113,9 +115,9 @@ export class Server {
   async startRival(): Promise<{ code: number | null; output: string }> {
     const port = `${await freePort()}`;
     const rival = new Child(serverBinary(), this.args.map((arg) => (arg === `${this.port}` ? port : arg)));
-    const ended = await Promise.race([rival.ended, delay(START_MS_MAX, undefined, { ref: false })]);
+    const ended = await atMost(START_MS_MAX, rival.ended);
     await rival.kill();
-    return { code: ended ? ended.code : null, output: rival.lines.join("\n") };
+    return { code: ended ? ended.value.code : null, output: rival.lines.join("\n") };
   }
 
   /** The last lines that the server wrote, over all its starts. */

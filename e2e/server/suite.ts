@@ -4,8 +4,9 @@ import { equal, match, ok } from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { Protocol } from "../harness/protocol.ts";
-import { runScenarios, until } from "../harness/scenarios.ts";
+import { runScenarios } from "../harness/scenarios.ts";
 import { Server } from "../harness/server.ts";
+import { until } from "../harness/waiting.ts";
 
 const SCENARIO_MS_MAX = 60_000;
 const CONNECTS = 1_000;

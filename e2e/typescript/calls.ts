@@ -3,7 +3,7 @@
 import { deepEqual, equal, match, ok, rejects } from "node:assert/strict";
 import type { Context } from "resonate-0-11-5";
 import { decode } from "../harness/protocol.ts";
-import { until } from "../harness/scenarios.ts";
+import { until } from "../harness/waiting.ts";
 import type { Expected, NamedScenario } from "./stage.ts";
 
 export const calls: NamedScenario[] = [

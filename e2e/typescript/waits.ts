@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Context } from "resonate-0-11-5";
 import type { Context as AsyncContext } from "resonate-0-11-5/async";
 import { encode, Protocol } from "../harness/protocol.ts";
-import { until } from "../harness/scenarios.ts";
+import { until } from "../harness/waiting.ts";
 import type { NamedScenario } from "./stage.ts";
 
 export const waits: NamedScenario[] = [
