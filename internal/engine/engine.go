@@ -35,7 +35,7 @@ type Options struct {
 	ServerID string
 	// Source is the clock. Default: the machine's.
 	Source Source
-	// Log takes what an operator should know. Default: slog.Default().
+	// Log takes what an operator should know. Default: nothing is logged.
 	Log *slog.Logger
 }
 
@@ -53,10 +53,10 @@ func (o *Options) setDefaults() {
 		o.ServerID = "server"
 	}
 	if o.Source == nil {
-		o.Source = realTime{start: time.Now()}
+		o.Source = newRealTime()
 	}
 	if o.Log == nil {
-		o.Log = slog.Default()
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 }
 
@@ -287,5 +287,5 @@ func (e *Engine) Ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return e.loops.health()
+	return e.loops.health(e.opt.Source.Mono())
 }

@@ -111,6 +111,8 @@ func (p *pauses) has(workspace string) bool {
 // realTime is the machine's own clock.
 type realTime struct{ start time.Time }
 
+func newRealTime() realTime { return realTime{start: time.Now()} }
+
 func (realTime) Wall() time.Time       { return time.Now() }
 func (r realTime) Mono() time.Duration { return time.Since(r.start) }
 

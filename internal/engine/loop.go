@@ -46,7 +46,7 @@ type loops struct {
 // heart is the health signal of one loop.
 type heart struct {
 	name     string
-	lastGood time.Time
+	lastGood time.Duration // on the source's monotonic clock
 	lastErr  error
 }
 
@@ -120,7 +120,7 @@ func (l *loops) wake() {
 // run starts one loop: pass after pass, each telling how long to sleep. A pass that fails or panics is
 // logged and counted, and the next one comes after a growing pause: a loop never ends by itself.
 func (l *loops) run(ctx context.Context, e *Engine, name string, pass func(ctx context.Context) (time.Duration, error)) {
-	h := &heart{name: name, lastGood: e.opt.Source.Wall()}
+	h := &heart{name: name, lastGood: e.opt.Source.Mono()}
 	l.mu.Lock()
 	l.alive = append(l.alive, h)
 	l.mu.Unlock()
@@ -180,17 +180,17 @@ func (l *loops) beat(h *heart, e *Engine, err error) {
 	defer l.mu.Unlock()
 	h.lastErr = err
 	if err == nil {
-		h.lastGood = e.opt.Source.Wall()
+		h.lastGood = e.opt.Source.Mono()
 	}
 }
 
-// health reports the first loop that fails and has not had a good pass for loopStale.
-func (l *loops) health() error {
+// health reports the first loop that has had no good pass for loopStale: it fails, or hangs.
+func (l *loops) health(now time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, h := range l.alive {
-		if h.lastErr != nil && time.Since(h.lastGood) > loopStale {
-			return fmt.Errorf("the %s loop has failed for %s: %w", h.name, time.Since(h.lastGood).Round(time.Second), h.lastErr)
+		if stale := now - h.lastGood; stale > loopStale {
+			return fmt.Errorf("the %s loop has had no good pass for %s (last error: %w)", h.name, stale.Round(time.Second), h.lastErr)
 		}
 	}
 	return nil
