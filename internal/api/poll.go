@@ -81,8 +81,6 @@ func (s *stream) serve(r *http.Request) {
 	h.Set("X-Accel-Buffering", "no")
 	// Not reused: the deadlines below are those of this stream.
 	h.Set("Connection", "close")
-	// A deadline for reading the request would end the stream. A server without deadlines has none to clear.
-	_ = s.rc.SetReadDeadline(time.Time{})
 	s.w.WriteHeader(http.StatusOK)
 	if s.write([]byte(greeting)) != nil {
 		return
@@ -106,6 +104,7 @@ func (s *stream) serve(r *http.Request) {
 		}
 		switch {
 		case status != deliver.Open:
+			s.setDeadline() // for the end of the response, which the server writes
 			return
 		case len(frames) > 0:
 			continue
@@ -130,8 +129,7 @@ func (s *stream) serve(r *http.Request) {
 func (s *stream) write(b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), maxPiece)
-		// Not every ResponseWriter has deadlines; one without them is still served.
-		_ = s.rc.SetWriteDeadline(s.o.Now().Add(s.o.WriteTimeout))
+		s.setDeadline()
 		if _, err := s.w.Write(b[:n]); err != nil {
 			return err
 		}
@@ -139,3 +137,7 @@ func (s *stream) write(b []byte) error {
 	}
 	return s.rc.Flush()
 }
+
+// setDeadline gives what is written next its time. Not every ResponseWriter has deadlines; one without them
+// is still served.
+func (s *stream) setDeadline() { _ = s.rc.SetWriteDeadline(s.o.Now().Add(s.o.WriteTimeout)) }

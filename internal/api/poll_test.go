@@ -122,6 +122,9 @@ func (b *pollOutbox) UnblocksDelivered(_ context.Context, _ string, delivered []
 	return nil
 }
 
+// serverTimeout are the server's own deadlines for one request, which do not hold for streams.
+const serverTimeout = 500 * time.Millisecond
+
 // pollServer serves Poll at /{group}/{id} on a real socket.
 type pollServer struct {
 	box  *pollOutbox
@@ -145,7 +148,7 @@ func newPollServer(t testing.TB, o PollOptions, l deliver.Limits) *pollServer {
 	}
 	s.addr = ln.Addr().String()
 	poll := Poll(s.d, o)
-	server := &http.Server{ReadTimeout: 2 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ReadTimeout: serverTimeout, WriteTimeout: serverTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		group, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		poll(w, r, "default", group, id)
 	})}
@@ -241,13 +244,10 @@ func TestPollKeepsSilentStreamsAlive(t *testing.T) {
 	}
 }
 
-func TestPollOutlivesTheReadTimeout(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for the server's read timeout of 2 s")
-	}
+func TestPollOutlivesTheServersTimeouts(t *testing.T) {
 	s := newPollServer(t, PollOptions{}, deliver.Limits{})
 	c := s.poll(t, "/g/a")
-	time.Sleep(2200 * time.Millisecond)
+	time.Sleep(serverTimeout + serverTimeout/5)
 	s.dispatch("t", "g")
 	if got, err := c.message(); !strings.Contains(got, `"id":"t"`) || err != nil {
 		t.Errorf("got %q, %v", got, err)
@@ -267,15 +267,16 @@ func TestPollEndsCleanly(t *testing.T) {
 		"newer connection": func(t *testing.T, s *pollServer) { s.poll(t, "/g/a") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := PollOptions{}
+			o := PollOptions{WriteTimeout: 100 * time.Millisecond}
 			if name == "age" {
-				o.MaxAge = 10 * time.Millisecond
+				o.MaxAge = 2 * o.WriteTimeout
 			}
 			s := newPollServer(t, o, deliver.Limits{})
 			c := s.poll(t, "/g/a")
 			if _, err := c.next(); err != nil {
 				t.Fatal(err)
 			}
+			time.Sleep(o.WriteTimeout + o.WriteTimeout/5) // the deadline of the last write is over
 			end(t, s)
 			if rest, err := io.ReadAll(c.lines); len(rest) > 0 || err != nil {
 				t.Errorf("rest %q, %v", rest, err)

@@ -23,9 +23,8 @@ type executeEntry struct{ workspace, id string }
 type unblockEntry struct{ workspace, id, address string }
 
 type queuedExecute struct {
-	version  int64
-	address  string
-	dispatch int // counts up each time that the entry is queued
+	version int64
+	address string
 }
 
 func newMemOutbox() *memOutbox {

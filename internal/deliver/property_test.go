@@ -47,9 +47,8 @@ type worldTask struct {
 
 // send is one time that a message was taken to be written.
 type send struct {
-	to       *peer
-	flushMs  int64 // 0: not yet
-	reported bool
+	to      *peer
+	flushMs int64 // 0: not yet
 }
 
 type openJob struct {
