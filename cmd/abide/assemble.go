@@ -1,10 +1,138 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"time"
+
+	"abide/internal/api"
+	"abide/internal/deliver"
+	"abide/internal/engine"
+	"abide/internal/keyspace"
+	"abide/kv/sqlitekv"
 )
 
-func openService(*slog.Logger, serverOptions) (*service, error) {
-	return nil, errors.New("this build has no storage engine yet")
+const (
+	// openTimeout bounds the opening of a service: the wait for a clock that is behind, the first transactions.
+	openTimeout = 30 * time.Second
+	// deliveryStuck is how long beyond a poll interval, in which they come round at least once, delivery's
+	// loops may be silent before the server is not ready. A call that hangs ends at its deadline.
+	deliveryStuck = 30 * time.Second
+	// maxUnclaimed is the most that one stream is handed before its worker claims some of it.
+	maxUnclaimed = 256
+)
+
+// service is the server behind the listeners, from the HTTP surface down to the store.
+type service struct {
+	http     *http.Server
+	handler  *api.Handler
+	delivery *deliver.Deliverer
+	engine   *engine.Engine
+	store    *sqlitekv.Store
+}
+
+// openService opens the store, starts the engine and delivery on top of it, and puts the API in front.
+func openService(logger *slog.Logger, o serverOptions) (*service, error) {
+	store, err := sqlitekv.Open(sqlitekv.Options{Path: o.dataFile, Keys: keyspace.Register(), Now: time.Now})
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the data file %s: %w", o.dataFile, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	s := &service{store: store}
+	s.engine, err = engine.Open(ctx, store, engine.Options{
+		RetryTimeoutMs: int64(o.settings.TasksRetryTimeout),
+		PollIntervalMs: int64(o.settings.TimeoutsPollInterval),
+		Log:            logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	s.delivery = newDelivery(logger, o, s.engine)
+	stuckAfter := o.settings.MessagesPollInterval.duration() + deliveryStuck
+	s.handler, err = api.New(readiness{s.engine, s.delivery, stuckAfter}, api.Options{
+		Debug:       o.debug,
+		CORSOrigins: o.settings.ServerCORSAllowOrigin,
+		Poll:        api.Poll(s.delivery, api.PollOptions{Now: time.Now}),
+		Log:         logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.delivery.Stop(ctx), store.Close())
+	}
+	s.http = api.NewServer(s.handler, logger)
+	s.engine.Start(s.delivery)
+	return s, nil
+}
+
+func newDelivery(logger *slog.Logger, o serverOptions, e *engine.Engine) *deliver.Deliverer {
+	base := o.settings.baseURL(portOf(o.listeners[0]))
+	started := time.Now()
+	return deliver.New(deliver.Options{
+		Outbox:    e.Outbox(),
+		ServerURL: func(workspace string) string { return workspaceURL(base, workspace) },
+		NowMs:     func() int64 { return time.Since(started).Milliseconds() },
+		Logger:    logger,
+		Limits: deliver.Limits{
+			MaxConnections: o.settings.TransportsHTTPPollMaxConnections,
+			MaxExecutes:    min(o.settings.TransportsHTTPPollBufferSize, maxUnclaimed),
+			PollMs:         int64(o.settings.MessagesPollInterval),
+		},
+	})
+}
+
+// workspaceURL is where a worker of the workspace reaches the server. Names of workspaces need no escaping.
+func workspaceURL(base, workspace string) string {
+	if workspace == api.DefaultWorkspace {
+		return base
+	}
+	return base + "/w/" + workspace
+}
+
+// readiness is the engine as the API sees it: a server whose delivery hangs is not ready either.
+type readiness struct {
+	*engine.Engine
+	delivery   *deliver.Deliverer
+	stuckAfter time.Duration
+}
+
+// Ready reports what keeps the server from serving.
+func (r readiness) Ready(ctx context.Context) error {
+	if stuck := time.Duration(r.delivery.Health().StuckMs()) * time.Millisecond; stuck > r.stuckAfter {
+		return fmt.Errorf("delivery has not moved for %s", stuck.Round(time.Second))
+	}
+	return r.Engine.Ready(ctx)
+}
+
+// stop ends the service within timeout. What does not end by then is logged and left: the store loses
+// nothing that was acknowledged, however the process ends.
+func (s *service) stop(logger *slog.Logger, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	s.handler.Drain()
+	streams := make(chan error, 1)
+	go func() { streams <- s.delivery.Stop(ctx) }()
+	if err := errors.Join(s.http.Shutdown(ctx), <-streams); err != nil {
+		logger.Warn("requests were still in flight at the shutdown timeout", "error", err)
+		_ = s.http.Close()
+	}
+	if err := s.closeStore(ctx); err != nil {
+		logger.Warn("the store was not closed in time; nothing acknowledged is lost", "error", err)
+		return
+	}
+	logger.Info("stopped")
+}
+
+// closeStore ends the engine's loops and closes the store, or gives up waiting for it when ctx ends.
+func (s *service) closeStore(ctx context.Context) error {
+	closed := make(chan error, 1)
+	go func() { closed <- errors.Join(s.engine.Stop(ctx), s.store.Close()) }()
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

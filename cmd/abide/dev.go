@@ -17,8 +17,8 @@ const (
 // alone: a production server's variables in the same shell must not make it open production's data or the
 // whole network.
 type devCommand struct {
-	ServerBind        string `default:"" placeholder:"ADDRESS" help:"Address to listen on; by default the loopback addresses. Anybody who reaches this server may delete everything in it."`
-	StorageSQLitePath string `name:"storage-sqlite-path" default:"" placeholder:"FILE" xor:"data" help:"The data file; by default .abide/dev.db in the current folder."`
+	ServerBind        string `placeholder:"ADDRESS" help:"Address to listen on; by default the loopback addresses. Anybody who reaches this server may delete everything in it."`
+	StorageSQLitePath string `name:"storage-sqlite-path" placeholder:"FILE" xor:"data" help:"The data file; by default .abide/dev.db in the current folder."`
 	Ephemeral         bool   `xor:"data" help:"Keep the data in a temporary folder that is removed at the end."`
 
 	serverSettings

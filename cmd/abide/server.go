@@ -1,15 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"abide/internal/bench"
 )
@@ -20,17 +16,6 @@ type serverOptions struct {
 	listeners []net.Listener // open; runServer closes them
 	dataFile  string
 	debug     bool
-}
-
-// service is the server behind the HTTP listener.
-type service struct {
-	http *http.Server
-	// drain makes new requests be refused.
-	drain func()
-	// endStreams ends the workers' streams and waits until they are gone, or ctx ends.
-	endStreams func(ctx context.Context) error
-	// close stops the loops, flushes and closes the store.
-	close func(ctx context.Context) error
 }
 
 // stopSignals gives the signals that ask the process to end.
@@ -74,23 +59,4 @@ func runServer(in surroundings, logger *slog.Logger, o serverOptions) error {
 	s.stop(logger, o.settings.ServerShutdownTimeout.duration())
 	close(stopped)
 	return failure
-}
-
-// stop ends the service within timeout. What does not end by then is logged and left: the store loses
-// nothing that was acknowledged, however the process ends.
-func (s *service) stop(logger *slog.Logger, timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	s.drain()
-	streams := make(chan error, 1)
-	go func() { streams <- s.endStreams(ctx) }()
-	if err := errors.Join(s.http.Shutdown(ctx), <-streams); err != nil {
-		logger.Warn("requests were still in flight at the shutdown timeout", "error", err)
-		_ = s.http.Close()
-	}
-	if err := s.close(ctx); err != nil {
-		logger.Warn("the store was not closed in time; nothing acknowledged is lost", "error", err)
-		return
-	}
-	logger.Info("stopped")
 }

@@ -32,10 +32,10 @@ type serverSettings struct {
 
 	TimeoutsPollInterval milliseconds `setting:"timeouts.poll_interval" default:"1s" placeholder:"DURATION" help:"Longest sleep between two looks for what is due. The server wakes for the next due entry anyway; this only bounds a missed wake-up."`
 	MessagesPollInterval milliseconds `setting:"messages.poll_interval" default:"1s" placeholder:"DURATION" help:"Longest sleep between two looks for undelivered messages. Messages are sent when they are committed; this only bounds a missed wake-up."`
-	MessagesBatchSize    int          `setting:"messages.batch_size" default:"100" placeholder:"N" help:"Messages read from storage at a time."`
+	MessagesBatchSize    int          `setting:"messages.batch_size" default:"100" placeholder:"N" help:"Accepted, without effect: the server sizes its reads itself."`
 
 	TransportsHTTPPollMaxConnections int `setting:"transports.http_poll.max_connections" name:"transports-http-poll-max-connections" default:"1000" placeholder:"N" help:"Worker streams that may be open at once."`
-	TransportsHTTPPollBufferSize     int `setting:"transports.http_poll.buffer_size" name:"transports-http-poll-buffer-size" default:"100" placeholder:"N" help:"Messages that may wait for one slow stream."`
+	TransportsHTTPPollBufferSize     int `setting:"transports.http_poll.buffer_size" name:"transports-http-poll-buffer-size" default:"256" placeholder:"N" help:"Tasks that one stream is handed before its worker claims some of them; more than 256 count as 256."`
 }
 
 // Limits of settings, checked at start.

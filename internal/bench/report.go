@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"math"
+
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
@@ -88,7 +90,7 @@ func summarize(h *hdrhistogram.Histogram) *Latency {
 		P99:  ms(h.ValueAtPercentile(99)),
 		P999: ms(h.ValueAtPercentile(99.9)),
 		Max:  ms(h.Max()),
-		Mean: h.Mean() / 1000,
+		Mean: shown(h.Mean() / 1000),
 	}
 }
 
@@ -97,5 +99,8 @@ func perSecond(n int64, ms int64) float64 {
 	if ms == 0 {
 		return 0
 	}
-	return float64(n) * 1000 / float64(ms)
+	return shown(float64(n) * 1000 / float64(ms))
 }
+
+// shown keeps three decimals, which is more than any figure here deserves.
+func shown(x float64) float64 { return math.Round(x*1000) / 1000 }

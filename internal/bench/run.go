@@ -185,7 +185,7 @@ func (r *runner) account(before, after sample) {
 	elapsed := after.at.Sub(before.at)
 	r.report.MeasuredMs = elapsed.Milliseconds()
 	share := func(used time.Duration) *float64 {
-		cpus := float64(used) / float64(elapsed)
+		cpus := shown(float64(used) / float64(elapsed))
 		return &cpus
 	}
 	if err := firstError(before.serverErr, after.serverErr); err != nil {
@@ -246,7 +246,7 @@ func (r *runner) ratio(amount float64, n int64, member string) *float64 {
 		r.missing(fmt.Errorf("there was none to divide by"), member)
 		return nil
 	}
-	result := amount / float64(n)
+	result := shown(amount / float64(n))
 	return &result
 }
 

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"abide/client"
+	"abide/protocol"
+)
+
+// TestMain lets the test binary be abide itself, for the own server of abide bench.
+func TestMain(m *testing.M) {
+	if os.Getenv("BE_THE_PROGRAM") != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// lockedBuffer is an output that is read while the program writes.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// running is a server that runs inside the test.
+type running struct {
+	url            string
+	stdout, stderr lockedBuffer
+	signals        chan os.Signal
+	aborted        chan struct{}
+	code           chan int
+}
+
+// start runs the program until it listens.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	r := &running{signals: make(chan os.Signal, 2), aborted: make(chan struct{}, 1), code: make(chan int, 1)}
+	go func() {
+		r.code <- run(args, surroundings{
+			stdout: &r.stdout, stderr: &r.stderr, signals: r.signals, abort: func() { r.aborted <- struct{}{} },
+		})
+	}()
+	t.Cleanup(func() {
+		r.signals <- os.Interrupt
+		if t.Failed() {
+			t.Logf("stdout:\n%s\nstderr:\n%s", r.stdout.String(), r.stderr.String())
+		}
+	})
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, rest, found := strings.Cut(r.stderr.String(), "msg=listening address="); found && strings.Contains(rest, "\n") {
+			r.url = "http://" + strings.Fields(rest)[0]
+			return r
+		}
+		select {
+		case code := <-r.code:
+			t.Fatalf("%v ended with %d: %s", args, code, r.stderr.String())
+		default:
+			if time.Now().After(deadline) {
+				t.Fatalf("%v does not listen: %s", args, r.stderr.String())
+			}
+		}
+	}
+}
+
+// stop asks the program to end and returns its exit code.
+func (r *running) stop(t *testing.T) int {
+	t.Helper()
+	r.signals <- syscall.SIGTERM
+	select {
+	case code := <-r.code:
+		return code
+	case <-time.After(15 * time.Second):
+		t.Fatalf("does not end: %s", r.stderr.String())
+		return -1
+	}
+}
+
+func (r *running) client(t *testing.T) *client.Client {
+	t.Helper()
+	c, err := client.New(client.Options{URL: r.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func serveArgs(file string, more ...string) []string {
+	return append([]string{"serve", "--server-bind", "127.0.0.1", "--server-port", "0", "--storage-sqlite-path", file}, more...)
+}
+
+func TestServeKeepsWhatItHasAcknowledged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.db")
+	first := start(t, serveArgs(file)...)
+	if _, err := first.client(t).PromiseCreate(t.Context(), protocol.PromiseCreate{ID: "p", TimeoutAt: 1 << 50}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.client(t).DebugSnap(t.Context()); client.Status(err) != protocol.StatusForbidden {
+		t.Errorf("debug.snap in production: %v", err)
+	}
+	if code := first.stop(t); code != exitOK || !strings.Contains(first.stderr.String(), "msg=stopped") {
+		t.Errorf("exit %d", code)
+	}
+	second := start(t, serveArgs(file)...)
+	if p, err := second.client(t).PromiseGet(t.Context(), "p"); err != nil || p.State != protocol.Pending {
+		t.Errorf("%+v %v", p, err)
+	}
+	if code := second.stop(t); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+}
+
+func TestASecondServerOnTheFileIsRefused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.db")
+	start(t, serveArgs(file)...)
+	r := runWith(nil, serveArgs(file)...)
+	if r.code != exitFailure || !strings.HasPrefix(lastLine(r.stderr), "Fatal: ") || !strings.Contains(r.stderr, "x.db") {
+		t.Errorf("exit %d, stderr %q", r.code, r.stderr)
+	}
+}
+
+func TestFailuresAtStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	folder := t.TempDir()
+	notADatabase := filepath.Join(folder, "text.db")
+	if err := os.WriteFile(notADatabase, []byte(strings.Repeat("this is a diary, not a database\n", 200)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{append(serveArgs(filepath.Join(folder, "x.db")), "--server-port", port), "--server-port"},
+		{serveArgs(filepath.Join(folder, "missing", "x.db")), "missing"},
+		{serveArgs(notADatabase), "text.db"},
+		{[]string{"serve", "--server-bind", "203.0.113.1", "--storage-sqlite-path", filepath.Join(folder, "x.db")}, "203.0.113.1"},
+	} {
+		r := runWith(nil, c.args...)
+		if last := lastLine(r.stderr); r.code != exitFailure || !strings.HasPrefix(last, "Fatal: ") || !strings.Contains(last, c.says) {
+			t.Errorf("%v: exit %d, stderr %q", c.args, r.code, r.stderr)
+		}
+	}
+	if text, err := os.ReadFile(notADatabase); err != nil || !bytes.HasPrefix(text, []byte("this is a diary")) {
+		t.Errorf("a file that is no database was changed: %v", err)
+	}
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
+
+func TestDev(t *testing.T) {
+	t.Chdir(t.TempDir())
+	r := start(t, "dev", "--server-port", "0")
+	port := r.url[strings.LastIndex(r.url, ":"):]
+	lines := strings.Split(r.stdout.String(), "\n")
+	if len(lines) < 2 || !strings.Contains(lines[0], filepath.Join(devFolder, devFile)) || !strings.Contains(lines[1], "RESONATE_URL=http://localhost"+port) {
+		t.Errorf("the first lines are %q", lines)
+	}
+	if !strings.HasPrefix(r.url, "http://127.0.0.1:") {
+		t.Errorf("listening on %s", r.url)
+	}
+	if _, err := r.client(t).DebugSnap(t.Context()); err != nil {
+		t.Errorf("debug.snap: %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(devFolder, ".gitignore")); err != nil || string(text) != "*\n" {
+		t.Errorf(".gitignore: %q %v", text, err)
+	}
+	if code := r.stop(t); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+	if _, err := os.Stat(filepath.Join(devFolder, devFile)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDevEphemeralLeavesNothing(t *testing.T) {
+	temporary, project := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	t.Setenv("TMP", temporary)
+	t.Chdir(project)
+	r := start(t, "dev", "--server-port", "0", "--ephemeral")
+	if made, _ := os.ReadDir(temporary); len(made) != 1 {
+		t.Errorf("the data is not in the temporary folder: %v", made)
+	}
+	if code := r.stop(t); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+	for _, folder := range []string{temporary, project} {
+		if left, err := os.ReadDir(folder); err != nil || len(left) != 0 {
+			t.Errorf("left in %s: %v %v", folder, left, err)
+		}
+	}
+}
+
+func TestStopEndsStreamsAndIdleConnections(t *testing.T) {
+	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"))...)
+	stream, err := http.Get(r.url + "/poll/g/p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	if stream.StatusCode != http.StatusOK {
+		t.Fatalf("status %d", stream.StatusCode)
+	}
+	if _, err := r.client(t).PromiseGet(t.Context(), "p"); client.Status(err) != protocol.StatusNotFound {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, bufio.NewReader(stream.Body))
+		ended <- err
+	}()
+	if code := r.stop(t); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the stream does not end cleanly: %v", err)
+	}
+	if strings.Contains(r.stderr.String(), "level=WARN") || strings.Contains(r.stderr.String(), "level=ERROR") {
+		t.Error("a regular stop is not a warning")
+	}
+}
+
+// TestStopIsBounded stops a server while a client holds a request back.
+func TestStopIsBounded(t *testing.T) {
+	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--server-shutdown-timeout", "300ms")...)
+	conn := halfRequest(t, r.url)
+	defer conn.Close()
+	if code := r.stop(t); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+}
+
+func TestASecondSignalEndsAtOnce(t *testing.T) {
+	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--server-shutdown-timeout", "5s")...)
+	conn := halfRequest(t, r.url)
+	defer conn.Close()
+	r.signals <- syscall.SIGTERM
+	r.signals <- syscall.SIGTERM
+	select {
+	case <-r.aborted:
+	case <-time.After(4 * time.Second):
+		t.Error("still waiting")
+	}
+	conn.Close()
+	<-r.code
+}
+
+// halfRequest sends the beginning of a request, and waits until the server must have seen it.
+func halfRequest(t *testing.T, url string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // other requests pass it by
+		if _, err := http.Get(url + "/health"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return conn
+}
+
+func TestBenchWithItsOwnServer(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, mode := range []string{"create", "workflow"} {
+		r := runWith([]string{"BE_THE_PROGRAM=1", "ABIDE_SERVER__PORT=1", "RESONATE_DEBUG=junk"},
+			"bench", mode, "--clients", "4", "--for", "200ms", "--warmup", "50ms", "--preload", "70")
+		var report struct {
+			Mode       string
+			Operations int64
+			Objects    int64
+			Errors     map[string]int64
+			Database   *int64 `json:"databaseBytes"`
+		}
+		if err := json.Unmarshal([]byte(r.stdout), &report); r.code != exitOK || err != nil {
+			t.Fatalf("exit %d, stdout %q, stderr %q", r.code, r.stdout, r.stderr)
+		}
+		if report.Mode != mode || report.Operations == 0 || len(report.Errors) != 0 || report.Objects < 70 || report.Database == nil {
+			t.Errorf("%s", r.stdout)
+		}
+		if r.stderr != "" {
+			t.Errorf("progress is for terminals: %q", r.stderr)
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(devFolder, "bench-*")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func TestBenchStopsAtASignal(t *testing.T) {
+	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"))...)
+	signals := make(chan os.Signal, 1)
+	signals <- os.Interrupt
+	var stdout, stderr bytes.Buffer
+	code := run([]string{"bench", "create", "--url", r.url, "--for", "1h"}, surroundings{stdout: &stdout, stderr: &stderr, signals: signals})
+	if code != exitFailure || stdout.Len() != 0 || !strings.Contains(stderr.String(), context.Canceled.Error()) {
+		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
+	}
+}
