@@ -1,0 +1,305 @@
+// Package api is the HTTP surface: routes, the request envelope, statuses, CORS and the doors that keep web
+// pages out. It decides nothing about promises: it decodes, asks the engine once, and writes the answer.
+//
+// POST /            one request of the protocol; the HTTP status is the status of its head
+// GET  /poll/G/ID   a stream of messages for a worker
+// GET  /health      200 while the process lives
+// GET  /ready       200 while it can serve, else 503
+//
+// Each also under /w/NAME, for the data of that workspace; without it, that of the workspace default. Paths
+// are served as they come, with the doubled slashes that SDKs make of a base URL; there are no redirects.
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"abide/protocol"
+)
+
+// DefaultWorkspace is the workspace of paths that name none.
+const DefaultWorkspace = "default"
+
+// Defaults of Options.
+const (
+	// DefaultRequestTimeout is below the 10 s after which the TypeScript SDK gives up.
+	DefaultRequestTimeout = 8 * time.Second
+	// DefaultMaxInFlight is the number of requests that may be in the engine at once.
+	DefaultMaxInFlight = 4096
+	// DefaultMaxBufferedBytes bounds the memory of request bodies being received.
+	DefaultMaxBufferedBytes = 64 << 20
+)
+
+// Engine serves requests. Its methods are called from many goroutines at once.
+type Engine interface {
+	// Do serves one valid request in a workspace. DebugTime, in epoch milliseconds, replaces the clock; it
+	// is nil unless debug is on and the client gave one. Do returns by the deadline of ctx.
+	Do(ctx context.Context, workspace string, req protocol.Request, debugTime *int64) protocol.Reply
+	// Ready reports why requests cannot be served now; nil if they can.
+	Ready(ctx context.Context) error
+}
+
+// PollFunc serves the stream of one worker until it ends. Group and id are decoded, not empty, and UTF-8.
+type PollFunc func(w http.ResponseWriter, r *http.Request, workspace, group, id string)
+
+// Options of a Handler. A zero number stands for its default.
+type Options struct {
+	// Debug permits debug.* requests and resonate:debug_time; without it the former are 403 and the
+	// latter is ignored.
+	Debug bool
+	// CORSOrigins are the origins whose web pages may use the server, as https://host or http://host:port,
+	// or * for all. Empty: none may.
+	CORSOrigins []string
+	// Poll serves workers' streams; without it /poll is 404.
+	Poll PollFunc
+	// Log gets panics and unreadiness (errors) and calls of removed endpoints (warnings). Nil: nowhere.
+	Log *slog.Logger
+	// RequestTimeout is what the engine has for one request.
+	RequestTimeout time.Duration
+	// MaxInFlight bounds the requests in the engine; one more is answered 503.
+	MaxInFlight int
+	// MaxBufferedBytes bounds the bodies being received, all together; one that does not fit is answered
+	// 503. It must hold at least one body of protocol.MaxBodyBytes.
+	MaxBufferedBytes int64
+}
+
+// Handler serves the whole surface. It is safe for concurrent use.
+type Handler struct {
+	engine   Engine
+	o        Options
+	cors     *cors
+	bodies   budget
+	inFlight atomic.Int64
+	draining atomic.Bool
+}
+
+// New returns a handler. The error names a CORS origin that is none.
+func New(engine Engine, o Options) (*Handler, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.RequestTimeout <= 0 {
+		o.RequestTimeout = DefaultRequestTimeout
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = DefaultMaxInFlight
+	}
+	if o.MaxBufferedBytes <= 0 {
+		o.MaxBufferedBytes = DefaultMaxBufferedBytes
+	}
+	o.MaxBufferedBytes = max(o.MaxBufferedBytes, 2*protocol.MaxBodyBytes)
+	c, err := newCORS(o.CORSOrigins)
+	if err != nil {
+		return nil, err
+	}
+	return &Handler{engine: engine, o: o, cors: c, bodies: budget{limit: o.MaxBufferedBytes}}, nil
+}
+
+// Drain makes every later request a 503 that closes its connection, and /ready as well. What is in flight
+// ends as usual.
+func (h *Handler) Drain() { h.draining.Store(true) }
+
+// ServeHTTP serves one request. (surface.md section 1)
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.cors.serve(w, r) {
+		return
+	}
+	defer func() {
+		fault := recover()
+		switch {
+		case fault == http.ErrAbortHandler:
+			panic(fault)
+		case fault != nil:
+			h.logPanic(fault, r.URL.Path, "")
+			h.write(w, http.StatusInternalServerError, protocol.AppendResponse(nil, "unknown", "0", failed))
+		}
+	}()
+	if h.draining.Load() {
+		w.Header().Set("Connection", "close")
+	}
+	route, err := parseRoute(r.URL.EscapedPath())
+	if err != nil {
+		plain(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	if allowed := route.methods(); allowed != nil && !slices.Contains(allowed, r.Method) {
+		w.Header().Set("Allow", strings.Join(allowed, ","))
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	switch route.endpoint {
+	case endpointProtocol:
+		h.serveProtocol(w, r, route.workspace)
+	case endpointPoll:
+		h.servePoll(w, r, route)
+	case endpointHealth:
+		w.WriteHeader(http.StatusOK)
+	case endpointReady:
+		h.serveReady(w, r)
+	case endpointLegacy:
+		h.o.Log.Warn("removed endpoint called; the client's SDK is too old", "method", r.Method, "path", r.URL.Path)
+		h.write(w, http.StatusGone, []byte(legacyMessage))
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+const legacyMessage = `{"error":"this endpoint is no longer supported; update the SDK to one that speaks the protocol of ` + protocol.Version + `"}`
+
+// serveReady asks the engine.
+func (h *Handler) serveReady(w http.ResponseWriter, r *http.Request) {
+	if h.draining.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.o.RequestTimeout)
+	defer cancel()
+	if err := h.engine.Ready(ctx); err != nil {
+		h.o.Log.Error("not ready", "error", err)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// servePoll hands a worker's connection to the Poll option.
+func (h *Handler) servePoll(w http.ResponseWriter, r *http.Request, route route) {
+	switch {
+	case h.o.Poll == nil:
+		w.WriteHeader(http.StatusNotFound)
+		return
+	case h.draining.Load():
+		w.Header().Set("Retry-After", retryAfter)
+		plain(w, http.StatusServiceUnavailable, stopping)
+		return
+	}
+	defer func() {
+		if fault := recover(); fault != nil {
+			h.logPanic(fault, "poll", route.workspace)
+			// The stream may have begun: all that is left to say is the end of the connection.
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	h.o.Poll(w, r, route.workspace, route.group, route.id)
+}
+
+const (
+	// retryAfter is how long a client should wait after a 503, in seconds.
+	retryAfter = "1"
+	stopping   = "The server is stopping; nothing was done, try again"
+	busy       = "The server has too many requests at once; nothing was done, try again"
+)
+
+// serveProtocol serves POST /: reads the body, decodes, asks the engine, answers.
+func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspace string) {
+	if err := h.cors.check(r); err != nil {
+		plain(w, http.StatusForbidden, "Refused: this request comes from a web page of another origin; allow its origin with --server-cors-allow-origin")
+		return
+	}
+	in := takeBuffer()
+	if failure := h.readBody(w, r, in); failure != nil {
+		h.dropBody(in)
+		w.Header().Set("Connection", "close")
+		if failure.status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", retryAfter)
+		}
+		plain(w, failure.status, failure.message)
+		return
+	}
+	var env protocol.Envelope
+	req, reply := h.decode(in, &env)
+	if req != nil {
+		reply = h.do(r, workspace, &env, req)
+	}
+	out := takeBuffer()
+	out.bytes = protocol.AppendResponse(out.bytes, env.Kind, env.CorrID, reply)
+	if reply.Status == protocol.StatusUnavailable {
+		w.Header().Set("Retry-After", retryAfter)
+	}
+	h.write(w, reply.Status, out.bytes)
+	out.put()
+}
+
+// decode reads an envelope and its data, in the order of surface.md 1.6, and ends the use of the body. It
+// returns a request, or nil and a reply that refuses. Either way env says what to echo.
+func (h *Handler) decode(in *buffer, env *protocol.Envelope) (protocol.Request, protocol.Reply) {
+	defer h.dropBody(in)
+	var err error
+	if *env, err = protocol.DecodeEnvelope(in.bytes); err != nil {
+		return nil, protocol.Fail(protocol.StatusInvalid, err.Error())
+	}
+	if !h.o.Debug {
+		env.DebugTime = nil
+		if strings.HasPrefix(env.Kind, "debug.") && protocol.Known(env.Kind) {
+			return nil, protocol.Fail(protocol.StatusForbidden, "Forbidden: debug.* needs a server that runs with --debug")
+		}
+	}
+	req, err := protocol.DecodeRequest(env.Kind, env.Data)
+	if err == nil {
+		err = protocol.CheckDebugTime(*env, req)
+	}
+	if err != nil {
+		return nil, protocol.Fail(protocol.StatusInvalid, err.Error())
+	}
+	env.Data = nil // it lies in the body; the request has its own memory
+	return req, protocol.Reply{}
+}
+
+// failed answers a request in which the server has a fault.
+var failed = protocol.Fail(protocol.StatusInternal,
+	"Internal error: the server failed in this request and has logged why; whether it had an effect is unknown")
+
+// do asks the engine, if there is room for one more request. A panic becomes a 500: it is a fault of this
+// request, not of the process.
+func (h *Handler) do(r *http.Request, workspace string, env *protocol.Envelope, req protocol.Request) (reply protocol.Reply) {
+	if h.draining.Load() {
+		return protocol.Fail(protocol.StatusUnavailable, stopping)
+	}
+	defer h.inFlight.Add(-1)
+	if h.inFlight.Add(1) > int64(h.o.MaxInFlight) {
+		return protocol.Fail(protocol.StatusUnavailable, busy)
+	}
+	defer func() {
+		if fault := recover(); fault != nil {
+			h.logPanic(fault, env.Kind, workspace)
+			reply = failed
+		}
+	}()
+	ctx, cancel := context.WithTimeout(r.Context(), h.o.RequestTimeout)
+	defer cancel()
+	return h.engine.Do(ctx, workspace, req, env.DebugTime)
+}
+
+func (h *Handler) logPanic(fault any, kind, workspace string) {
+	h.o.Log.Error("panic in a request", "panic", fmt.Sprint(fault), "kind", kind, "workspace", workspace, "stack", string(debug.Stack()))
+}
+
+// jsonType is shared by all answers: a header's values are never written to.
+var jsonType = []string{"application/json"}
+
+// write sends a JSON body.
+func (h *Handler) write(w http.ResponseWriter, status int, body []byte) {
+	header := w.Header()
+	header["Content-Type"] = jsonType
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(status)
+	// An error means that the client is gone; there is nobody to tell.
+	_, _ = w.Write(body)
+}
+
+// plain sends a line of text: what happens outside an envelope has none to answer in.
+func plain(w http.ResponseWriter, status int, message string) {
+	header := w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("Content-Length", strconv.Itoa(len(message)))
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(message))
+}

@@ -1,0 +1,124 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"abide/protocol"
+)
+
+const (
+	// firstBuffer holds nearly every body and answer.
+	firstBuffer = 4 << 10
+	// maxKept is the largest buffer that waits for its next use.
+	maxKept = 64 << 10
+	// maxDrained is how much of a body that is too large is read and thrown away, so that the client is not
+	// still sending when the answer comes and sees a reset connection in its place.
+	maxDrained = 16 << 20
+)
+
+// buffer is memory for one body or one answer.
+type buffer struct {
+	bytes []byte
+	taken int64 // of the budget
+}
+
+var buffers = sync.Pool{New: func() any { return &buffer{bytes: make([]byte, 0, firstBuffer)} }}
+
+func takeBuffer() *buffer { return buffers.Get().(*buffer) }
+
+func (b *buffer) put() {
+	if cap(b.bytes) > maxKept {
+		return
+	}
+	b.bytes = b.bytes[:0]
+	buffers.Put(b)
+}
+
+// budget bounds the memory that bodies take while they come in, all of them together.
+type budget struct {
+	used  atomic.Int64
+	limit int64
+}
+
+// take reserves n bytes if there are as many.
+func (b *budget) take(n int64) bool {
+	if b.used.Add(n) <= b.limit {
+		return true
+	}
+	b.used.Add(-n)
+	return false
+}
+
+// failure is why a body was not read: a status and a text, since there is no envelope to answer in.
+type failure struct {
+	status  int
+	message string
+}
+
+// readBody reads the body of r into b. The memory grows with what has arrived, not with what was announced:
+// a thousand clients that promise two megabytes and send nothing cost next to nothing.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, b *buffer) *failure {
+	if r.ContentLength > protocol.MaxBodyBytes {
+		return tooLarge(r)
+	}
+	for reads := 1; ; reads++ {
+		if len(b.bytes) == cap(b.bytes) && !h.grow(b) {
+			return &failure{http.StatusServiceUnavailable, busy}
+		}
+		n, err := r.Body.Read(b.bytes[len(b.bytes):cap(b.bytes)])
+		b.bytes = b.bytes[:len(b.bytes)+n]
+		switch {
+		case len(b.bytes) > protocol.MaxBodyBytes:
+			return tooLarge(r)
+		case errors.Is(err, io.EOF):
+			if reads > 2 {
+				// A body that came slowly has used up much of the time that the server gives to reading;
+				// the end of that time must not cut the request short now. Without deadlines there is
+				// nothing to clear.
+				_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+			}
+			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return &failure{http.StatusRequestTimeout, "Failed to buffer the request body: it did not arrive in time"}
+		case err != nil:
+			return &failure{http.StatusBadRequest, "Failed to buffer the request body: " + err.Error()}
+		}
+	}
+}
+
+// grow doubles the memory of b, up to the largest body and the byte that proves a larger one.
+func (h *Handler) grow(b *buffer) bool {
+	size := min(2*cap(b.bytes), protocol.MaxBodyBytes+1)
+	if !h.bodies.take(int64(size)) {
+		return false
+	}
+	grown := make([]byte, len(b.bytes), size)
+	copy(grown, b.bytes)
+	h.bodies.used.Add(-b.taken)
+	b.bytes, b.taken = grown, int64(size)
+	return true
+}
+
+// dropBody ends the use of a body.
+func (h *Handler) dropBody(b *buffer) {
+	h.bodies.used.Add(-b.taken)
+	b.taken = 0
+	b.put()
+}
+
+// tooLarge reads on for a while and reports a 413. A client that waits for a go-ahead has sent nothing yet.
+func tooLarge(r *http.Request) *failure {
+	if r.Header.Get("Expect") == "" && r.ContentLength <= maxDrained {
+		// Whatever ends this, the answer is the same.
+		_, _ = io.CopyN(io.Discard, r.Body, maxDrained)
+	}
+	return &failure{http.StatusRequestEntityTooLarge,
+		fmt.Sprintf("Failed to buffer the request body: it is larger than %d bytes, the limit (MaxBodyBytes)", protocol.MaxBodyBytes)}
+}
