@@ -218,7 +218,7 @@ func (c *Core) giveBack(nowMs int64, cn *conn, f *flight) {
 // refresh recomputes cn's room for messages of one kind after anything that it depends on has changed.
 func (c *Core) refresh(nowMs int64, cn *conn, k kind) {
 	room := 0
-	if cn.state == connOpen && cn.outBytes < c.limits.BufferBytes && !c.isPaused(cn.group.key.workspace) {
+	if cn.state == connOpen && cn.outBytes < c.limits.BufferBytes {
 		room = max(0, c.slots(k)-cn.held[k])
 	}
 	was, g := cn.room[k], cn.group

@@ -40,7 +40,6 @@ type Core struct {
 	scans [kinds]scanMemory
 
 	targets  targets
-	paused   map[string]struct{} // workspaces
 	draining bool
 	stats    Stats
 }
@@ -52,7 +51,6 @@ func NewCore(l Limits) *Core {
 		groups:  map[groupKey]*group{},
 		conns:   map[ConnID]*conn{},
 		targets: targets{},
-		paused:  map[string]struct{}{},
 		window:  flightList{slot: linkQueue},
 	}
 	for k := range kinds {
@@ -107,7 +105,7 @@ func (c *Core) hint(nowMs int64, h flight) {
 	}
 	// A parked lane has more than its connections can take. What is hinted now then waits for its turn in
 	// the scan, or else the newest tasks would starve those that are queued.
-	if l.state == laneParked || c.roomOf(l) == 0 || c.isPaused(h.workspace) {
+	if l.state == laneParked || c.roomOf(l) == 0 {
 		c.missed(nowMs, l)
 		return
 	}
@@ -117,7 +115,7 @@ func (c *Core) hint(nowMs int64, h flight) {
 		return
 	}
 	f := h
-	f.state = waiting
+	f.state, f.hinted = waiting, true
 	c.track(&f)
 	c.checks[f.kind].push(&f)
 }
@@ -125,18 +123,21 @@ func (c *Core) hint(nowMs int64, h flight) {
 // supersedes reports whether the hinted message must be sent although one with its key may be in flight, and
 // ends that one if so. A hint says that the entry was queued just now. If the message in flight has been
 // written before, it stands for an earlier dispatch (the task was halted and continued since, or the
-// workspace was reset), and the worker must hear of this one.
+// workspace was reset), and the worker must hear of this one. Unless a scan was faster than the hint: that
+// looks the same, and the doubt is resolved when the window ends, by a check instead of a report.
 func (c *Core) supersedes(nowMs int64, h *flight) bool {
 	f := c.flights[h.kind][h.key()]
 	if f == nil {
 		return true
 	}
 	if f.version == h.version {
-		switch f.state {
-		case waiting, buffered, taken:
+		late := !f.hinted
+		f.hinted = true
+		switch {
+		case f.state == waiting || f.state == buffered || f.state == taken:
 			return false // will be read or written after this commit anyway
-		case checking:
-			f.again = true // the answer may be from before
+		case f.state == checking || f.state == flushed && late:
+			f.again = true // a check's answer may be from before
 			return false
 		}
 	}
@@ -155,29 +156,33 @@ func (c *Core) forget(f *flight) {
 	c.scans[f.kind].note(f)
 }
 
-// drop ends f wherever it stands and gives back its slot.
-func (c *Core) drop(nowMs int64, f *flight) {
+// release gives back the slot that f holds, if any.
+func (c *Core) release(nowMs int64, f *flight) {
 	cn := f.conn
+	if cn == nil {
+		return
+	}
+	if f.state == buffered {
+		cn.outBytes -= f.bytes
+	}
+	f.unlink(linkConn)
+	f.conn = nil
+	cn.held[f.kind]--
+	for k := range kinds {
+		c.refresh(nowMs, cn, k)
+	}
+}
+
+// drop ends f wherever it stands.
+func (c *Core) drop(nowMs int64, f *flight) {
 	switch f.state {
 	case waiting:
 		c.checks[f.kind].remove(f)
 	case delivered:
 		c.reports[f.kind].remove(f)
-	case buffered:
-		cn.outBytes -= f.bytes
-		f.unlink(linkQueue)
 	default:
 		f.unlink(linkQueue)
 	}
-	if cn != nil {
-		f.unlink(linkConn)
-		f.conn = nil
-		cn.held[f.kind]--
-	}
+	c.release(nowMs, f)
 	c.forget(f)
-	if cn != nil {
-		for k := range kinds {
-			c.refresh(nowMs, cn, k)
-		}
-	}
 }

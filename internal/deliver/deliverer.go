@@ -116,7 +116,7 @@ func (d *Deliverer) rebuild(p any) {
 	d.log.Error("delivery: internal error; all worker streams are ended and delivery begins anew",
 		"panic", d.lastPanic, "stack", string(debug.Stack()))
 	fresh := NewCore(d.limits)
-	fresh.lastConn, fresh.draining, fresh.paused, fresh.stats = d.core.lastConn, d.core.draining, d.core.paused, d.core.stats
+	fresh.lastConn, fresh.draining, fresh.stats = d.core.lastConn, d.core.draining, d.core.stats
 	d.core = fresh
 	for _, cn := range d.connections {
 		signal(cn.wake) // its next Take finds it unknown
@@ -143,16 +143,6 @@ func (d *Deliverer) HintClaimed(workspace, id string, version int64) {
 // HintUnblock implements Hints.
 func (d *Deliverer) HintUnblock(workspace string, ref UnblockRef) {
 	d.step(func(c *Core, nowMs int64) { c.HintUnblock(nowMs, workspace, ref) })
-}
-
-// Pause stops delivery in one workspace until Resume, as debug.start asks. Streams stay open.
-func (d *Deliverer) Pause(workspace string) {
-	d.step(func(c *Core, nowMs int64) { c.Pause(nowMs, workspace) })
-}
-
-// Resume ends Pause.
-func (d *Deliverer) Resume(workspace string) {
-	d.step(func(c *Core, nowMs int64) { c.Resume(nowMs, workspace) })
 }
 
 // Drain refuses new connections from now on and ends the streams, each after what is buffered for it.

@@ -41,7 +41,8 @@ type flight struct {
 	conn     *conn             // whose slot it holds; nil before, and once that connection is gone
 	untilMs  int64             // end of its window
 	attempts int               // reports that failed
-	again    bool              // hinted anew while its check was out: if that says no, ask once more
+	hinted   bool              // its hint has come: another one is about a new dispatch
+	again    bool              // check once more, if the check says no or when the window ends
 
 	// A flight is in at most one queue and in at most one connection's list of what it holds.
 	links [2]link

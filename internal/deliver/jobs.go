@@ -171,7 +171,7 @@ func (c *Core) takeCheck(cl Class) *Job {
 }
 
 func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
-	if r.Err != nil || c.isPaused(j.Workspace) {
+	if r.Err != nil {
 		for _, f := range j.flights {
 			if f.state == checking {
 				c.drop(nowMs, f)
@@ -259,9 +259,8 @@ func (c *Core) takeScan(nowMs int64, cl Class) *Job {
 
 func (c *Core) doneScan(nowMs int64, j *Job, r Result) {
 	l := j.lane
-	stale, full := l.stale, false
-	l.stale = false
-	if r.Err == nil && !stale {
+	full := false
+	if r.Err == nil {
 		for i := range r.Executes {
 			e := &r.Executes[i]
 			full = full || !c.found(nowMs, l, &flight{kind: kindExecute, workspace: j.Workspace, id: e.ID, address: e.Address, version: e.Version})
@@ -273,10 +272,6 @@ func (c *Core) doneScan(nowMs int64, j *Job, r Result) {
 	}
 	c.scans[j.kind].end()
 	if l.state == laneDead {
-		return
-	}
-	if stale {
-		c.schedule(l, nowMs)
 		return
 	}
 	if r.Err != nil {
@@ -334,8 +329,10 @@ func (c *Core) takeReport(nowMs int64) *Job {
 	if w := &c.window; w.front != nil && w.front.untilMs+c.limits.GatherMs <= nowMs {
 		for w.front != nil && w.front.untilMs <= nowMs {
 			f := w.popFront()
-			if c.isPaused(f.workspace) {
-				c.drop(nowMs, f)
+			if f.again {
+				c.release(nowMs, f)
+				f.state = waiting
+				c.checks[f.kind].push(f)
 				continue
 			}
 			f.state = delivered
@@ -371,8 +368,6 @@ func (c *Core) doneReport(nowMs int64, j *Job, r Result) {
 		case f.state != reporting:
 		case r.Err == nil:
 			c.stats.Messages[f.kind].Delivered++
-			c.drop(nowMs, f)
-		case c.isPaused(f.workspace):
 			c.drop(nowMs, f)
 		default:
 			if f.attempts++; f.attempts >= maxReportAttempts {

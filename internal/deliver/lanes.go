@@ -14,7 +14,6 @@ type lane struct {
 
 	cursor   string // where the pass goes on; "" between passes
 	again    bool   // something may have been missed since the pass began: begin another after it
-	stale    bool   // the page that is with the store was asked for before a pause: throw it away
 	failures int    // in a row
 
 	atMs int64 // when it is due, while scheduled
@@ -90,68 +89,6 @@ func (c *Core) retire(l *lane) {
 		heap.Remove(&c.lanes[l.kind], l.pos)
 	}
 	l.state = laneDead
-}
-
-// suspend takes l out of the schedule until there is room, and begins anew then.
-func (c *Core) suspend(l *lane) {
-	switch l.state {
-	case laneScheduled:
-		heap.Remove(&c.lanes[l.kind], l.pos)
-		l.state = laneParked
-	case laneScanning:
-		l.stale = true
-	}
-	l.cursor, l.again = "", true
-}
-
-// Pause stops delivery in one workspace: no message is handed out, no call about it is begun, and what is in
-// flight is forgotten (it is still in the outbox). What is being written at this moment still goes out.
-func (c *Core) Pause(nowMs int64, workspace string) {
-	nowMs = c.advance(nowMs)
-	c.paused[workspace] = struct{}{}
-	for k := range kinds {
-		for l := c.checks[k].byWorkspace[workspace]; l != nil && l.front != nil; {
-			c.drop(nowMs, l.front)
-		}
-		for l := c.reports[k].byWorkspace[workspace]; l != nil && l.front != nil; {
-			c.drop(nowMs, l.front)
-		}
-	}
-	for _, cn := range c.order {
-		if cn.group.key.workspace != workspace {
-			continue
-		}
-		for cn.flights.front != nil {
-			c.drop(nowMs, cn.flights.front)
-		}
-		for k := range kinds {
-			c.refresh(nowMs, cn, k)
-			c.suspend(cn.lanes[k])
-			c.suspend(cn.group.lanes[k])
-		}
-	}
-}
-
-// Resume ends a pause; every queue of the workspace that has a connection is scanned.
-func (c *Core) Resume(nowMs int64, workspace string) {
-	nowMs = c.advance(nowMs)
-	delete(c.paused, workspace)
-	for _, cn := range c.order {
-		if cn.group.key.workspace != workspace {
-			continue
-		}
-		for k := range kinds {
-			c.refresh(nowMs, cn, k)
-		}
-	}
-}
-
-func (c *Core) isPaused(workspace string) bool {
-	if len(c.paused) == 0 {
-		return false
-	}
-	_, ok := c.paused[workspace]
-	return ok
 }
 
 // scanMemory is which messages were resolved while a page was being read. Such a page may still show them;

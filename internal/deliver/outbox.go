@@ -58,6 +58,9 @@ const (
 // must not keep or change the slices they are given; the caller owns what they return. An error means
 // that the whole call failed; the caller comes back later. A single record that does not decode is not an error:
 // the implementation sets it aside and leaves it out, so that it holds up nobody else.
+//
+// While delivery in a workspace is paused (debug.start), pages and checks of it are empty and reports change
+// nothing. What was in flight is forgotten then, and found again by a scan after the pause.
 type Outbox interface {
 	// Executes returns queued executes of one destination, in key order, strictly after the cursor ("" is
 	// the start). Each was true of its task's record in the snapshot that was read: the task viewed
