@@ -15,8 +15,8 @@ const STOP_MS_MAX = 15_000;
 
 /** The server binary that is tested; the `run` script builds it and names it. */
 export function serverBinary(): string {
-  const path = process.env.ABIDE_E2E_SERVER;
-  if (!path) throw new Error("ABIDE_E2E_SERVER does not name the server binary; start the suite with e2e/run");
+  const path = process.env.E2E_SERVER;
+  if (!path) throw new Error("E2E_SERVER does not name the server binary; start the suite with e2e/run");
   return path;
 }
 

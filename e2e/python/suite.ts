@@ -8,7 +8,7 @@ import { type Report, report } from "../harness/scenarios.ts";
 import { Server } from "../harness/server.ts";
 
 const [version = "0.8.1", only = ""] = process.argv.slice(2);
-const skipped = process.env.ABIDE_E2E_PYTHON_SKIPPED;
+const skipped = process.env.E2E_PYTHON_SKIPPED;
 if (skipped) {
   report({ report: "skip", reason: skipped });
   process.exit(0);
