@@ -67,6 +67,7 @@ type Engine struct {
 	config machine.Config
 	layout keyspace.Layout
 	clock  *clock
+	born   int64 // when this life of the server began, epoch ms
 	log    *slog.Logger
 	counts counters
 
@@ -99,6 +100,7 @@ func Open(ctx context.Context, s kv.Store, opt Options) (*Engine, error) {
 	if e.clock, err = newClock(ctx, opt.Source, ceiling); err != nil {
 		return nil, err
 	}
+	e.born = e.clock.now()
 	return e, nil
 }
 
@@ -204,7 +206,7 @@ func (e *Engine) update(ctx context.Context, workspace string, at instant, backg
 		}
 		ceiling = raise
 		txn := store.Write(tx, workspace, e.layout)
-		return fn(&machine.Op{State: txn, Now: now, Config: e.config}, txn)
+		return fn(&machine.Op{State: txn, Now: now, Config: e.config, ClaimedSince: at.claimedSince()}, txn)
 	})
 	if err != nil {
 		err = e.resolve(ctx, err)

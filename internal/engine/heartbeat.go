@@ -27,7 +27,7 @@ func (e *Engine) heartbeat(ctx context.Context, workspace string, r *protocol.Ta
 	}
 	beat := &beat{pid: r.PID}
 	if len(r.Tasks) == 0 {
-		err = e.heldBy(ctx, workspace, now, beat)
+		err = e.heldBy(ctx, workspace, at, now, beat)
 	} else {
 		err = e.judge(ctx, workspace, now, beat, r.Tasks)
 	}
@@ -122,8 +122,8 @@ func (e *Engine) judge(ctx context.Context, workspace string, now int64, b *beat
 	return nil
 }
 
-// heldBy finds every task that the pid holds and whose lease must move.
-func (e *Engine) heldBy(ctx context.Context, workspace string, now int64, b *beat) error {
+// heldBy finds every task that the pid has claimed in this life of the server and whose lease must move.
+func (e *Engine) heldBy(ctx context.Context, workspace string, at instant, now int64, b *beat) error {
 	all := keyspace.For(workspace, e.layout).Leases(b.pid)
 	for from, more := all, true; more; {
 		var moving []protocol.TaskRef
@@ -146,7 +146,7 @@ func (e *Engine) heldBy(ctx context.Context, workspace string, now int64, b *bea
 				rest = keyspace.After(all, rows[len(rows)-1].Key)
 			}
 			txn := store.Read(s, workspace, e.layout)
-			op := machine.Op{State: txn, Now: now, Config: e.config}
+			op := machine.Op{State: txn, Now: now, Config: e.config, ClaimedSince: at.claimedSince()}
 			if err := txn.Load(ids); err != nil {
 				return err
 			}

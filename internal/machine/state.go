@@ -214,6 +214,9 @@ type Op struct {
 	State  State
 	Now    int64 // epoch ms, read once
 	Config Config
+	// ClaimedSince is the instant from which on an empty heartbeat vouches for its pid's claims: the start
+	// of this server's life. 0: for all. (docs/decisions/0010)
+	ClaimedSince int64
 	// Projected is set when the answer shows a promise as settled by its deadline that is not stored as
 	// settled yet: such an answer is only final once no older operation is under way.
 	Projected bool

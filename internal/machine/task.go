@@ -243,16 +243,19 @@ func (op *Op) taskContinue(r *protocol.TaskContinue) (protocol.Reply, error) {
 }
 
 // Lease judges a heartbeat of pid for one task. kept is false if the task is not (or no longer) held by that
-// pid at that version; version < 0 stands for any (the empty heartbeat, which names a pid alone). leaseAt is
-// where the lease must be moved to, 0 if it stays: one that already reaches past its promise's deadline can
-// never expire first.
+// pid at that version; version < 0 stands for any claim since ClaimedSince (the empty heartbeat, which names
+// a pid alone). leaseAt is where the lease must be moved to, 0 if it stays: one that already reaches past its
+// promise's deadline can never expire first.
 func (op *Op) Lease(id, pid string, version int64) (kept bool, leaseAt int64, err error) {
 	o, err := op.State.Object(id)
 	if err != nil || o == nil || o.Task == nil {
 		return false, 0, err
 	}
 	t := o.Task
-	if op.taskState(o) != protocol.TaskAcquired || t.PID != pid || (version >= 0 && t.Version != version) {
+	if op.taskState(o) != protocol.TaskAcquired || t.PID != pid {
+		return false, 0, nil
+	}
+	if (version >= 0 && t.Version != version) || (version < 0 && t.ClaimedAt < op.ClaimedSince) {
 		return false, 0, nil
 	}
 	if at := add(op.Now, t.TTL); t.LeaseAt < o.TimeoutAt && at > t.LeaseAt {
