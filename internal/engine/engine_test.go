@@ -57,3 +57,29 @@ func TestExpiredLeaseAndTimeout(t *testing.T) {
 		t.Fatalf("timed out: task is %s", s)
 	}
 }
+
+// A worker whose requests failed while the server died forgets its task. Its empty heartbeats must not keep
+// that task leased in the server's next life; one that names the task does.
+func TestEmptyHeartbeatVouchesForThisLifeOnly(t *testing.T) {
+	f := newFixture(t)
+	target := tags(protocol.TagTarget, "poll://any@default")
+	for _, id := range []string{"forgotten", "named"} {
+		f.do(200, &protocol.TaskCreate{PID: "w", TTL: 1000, Action: protocol.PromiseCreate{ID: id, TimeoutAt: far, Tags: target}})
+	}
+	f.clock.advance(100 * time.Millisecond)
+	again := fixtureOver(t, f.store, f.clock)
+	again.do(200, &protocol.TaskCreate{PID: "w", TTL: 1000, Action: protocol.PromiseCreate{ID: "new", TimeoutAt: far, Tags: target}})
+	again.clock.advance(500 * time.Millisecond)
+	again.do(200, &protocol.TaskHeartbeat{PID: "w"})
+	again.do(200, &protocol.TaskHeartbeat{PID: "w", Tasks: []protocol.TaskRef{{ID: "named", Version: 1}}})
+	again.clock.advance(600 * time.Millisecond)
+	again.fireDue()
+	want := map[string]protocol.TaskState{
+		"forgotten": protocol.TaskPending, "named": protocol.TaskAcquired, "new": protocol.TaskAcquired,
+	}
+	for id, state := range want {
+		if s := again.do(200, &protocol.TaskGet{ID: id}).Body.(protocol.TaskBody).Task.State; s != state {
+			t.Errorf("%s is %s, want %s", id, s, state)
+		}
+	}
+}
