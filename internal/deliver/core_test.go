@@ -212,3 +212,18 @@ func TestHintThatIsSlowerThanAScan(t *testing.T) {
 		}
 	}
 }
+
+// A message that came back from a broken stream, and whose late hint arrives during its check.
+func TestHintDuringACheckThatSaysYes(t *testing.T) {
+	r := newRig(t, Limits{})
+	e := r.queue("t", 0, "poll://any@g")
+	r.connect("w", "g", "a")
+	r.work()
+	a := r.connect("w", "g", "a")
+	j := r.core.Take(r.nowMs, CheckExecutes)
+	r.core.HintExecute(r.nowMs, e)
+	r.core.Done(r.nowMs, j, j.Run(context.Background(), r.box))
+	r.want(r.read(a), "t@0")
+	r.pass(2000)
+	r.want(r.read(a))
+}

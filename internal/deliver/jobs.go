@@ -213,6 +213,7 @@ func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 func (c *Core) checked(nowMs int64, f *flight, yes bool) {
 	switch {
 	case yes:
+		f.again = false // it is written after that hint
 		f.bytes = c.sizeOf(f)
 		cn, _ := c.choose(f)
 		if cn != nil {
