@@ -33,9 +33,12 @@ func (t *Txn) spill(p *machine.Payload, key func(token string, n int64) []byte) 
 	return nil
 }
 
+// pieces is how many chunks a payload of a size has.
+func pieces(size int64) int64 { return (size + chunkBytes - 1) / chunkBytes }
+
 // assemble reads a payload from its chunks.
 func (t *Txn) assemble(p *machine.Payload, key func(n int64) []byte) (protocol.Value, error) {
-	keys := make([][]byte, (p.Size+chunkBytes-1)/chunkBytes)
+	keys := make([][]byte, pieces(p.Size))
 	for n := range keys {
 		keys[n] = key(int64(n))
 	}

@@ -41,8 +41,7 @@ func (t *Txn) DeleteSchedule(id string) error {
 		return err
 	}
 	if stored.PromiseParam.Ref != "" {
-		chunks := (stored.PromiseParam.Size + chunkBytes - 1) / chunkBytes
-		for n := range chunks {
+		for n := range pieces(stored.PromiseParam.Size) {
 			if err := t.tx.Delete(t.keys.ScheduleChunk(id, stored.PromiseParam.Ref, n)); err != nil {
 				return err
 			}
