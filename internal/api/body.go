@@ -78,7 +78,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, b *buffer) *f
 		case len(b.bytes) > protocol.MaxBodyBytes:
 			return tooLarge(r)
 		case errors.Is(err, io.EOF):
-			if reads > 2 {
+			if reads > 1 {
 				// A body that came slowly has used up much of the time that the server gives to reading;
 				// the end of that time must not cut the request short now. Without deadlines there is
 				// nothing to clear.

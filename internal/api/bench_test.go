@@ -1,0 +1,99 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"abide/internal/api"
+	"abide/protocol"
+)
+
+// benchmark sends one request again and again over some connections. The client does as little as it can, so
+// that what is measured is the server.
+func benchmark(b *testing.B, engine api.Engine, body string, want string) {
+	h, err := api.New(engine, api.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := api.NewServer(h, discard)
+	go func() { _ = s.Serve(l) }()
+	defer s.Close()
+	text := []byte(request("POST", "/", body, "Content-Type: application/json", "Accept: */*", "Connection: keep-alive", "User-Agent: node"))
+	b.ReportAllocs()
+	b.SetParallelism(8)
+	b.RunParallel(func(pb *testing.PB) {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			b.Error(err)
+			return
+		}
+		defer conn.Close()
+		r := bufio.NewReaderSize(conn, 8<<10)
+		for pb.Next() {
+			if _, err := conn.Write(text); err != nil {
+				b.Error(err)
+				return
+			}
+			if answer, err := readAnswer(r); err != nil || !bytes.Contains(answer, []byte(want)) {
+				b.Errorf("%s %v", answer, err)
+				return
+			}
+		}
+	})
+}
+
+// readAnswer reads a response that has a Content-Length, without the cost of understanding its head.
+func readAnswer(r *bufio.Reader) ([]byte, error) {
+	length := 0
+	for {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return nil, err
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if n, ok := bytes.CutPrefix(line, []byte("Content-Length: ")); ok {
+			if length, err = strconv.Atoi(string(bytes.TrimSpace(n))); err != nil {
+				return nil, err
+			}
+		}
+	}
+	answer, err := r.Peek(length)
+	if err != nil {
+		return nil, err
+	}
+	_, err = r.Discard(length)
+	return answer, err
+}
+
+// echo answers a create with the promise that it would have made.
+type echo struct{ stub }
+
+func (*echo) Do(_ context.Context, _ string, req protocol.Request, _ *int64) protocol.Reply {
+	r := req.(*protocol.PromiseCreate)
+	return protocol.OK(protocol.PromiseBody{Promise: protocol.Promise{ID: r.ID, State: protocol.Pending, Param: r.Param, Tags: r.Tags,
+		TimeoutAt: r.TimeoutAt, CreatedAt: 1798000000000}})
+}
+
+// BenchmarkNoop is the floor: HTTP, and an envelope of a kind that does not exist.
+func BenchmarkNoop(b *testing.B) {
+	benchmark(b, &stub{}, envelope("noop", "{}"), `"status":400`)
+}
+
+func BenchmarkCreate(b *testing.B) {
+	benchmark(b, &echo{}, envelope("promise.create", `{"id":"transfer.42.0","timeoutAt":1798761600000,"param":{"headers":{},"data":"`+strings.Repeat("eyJm", 50)+`"},`+
+		`"tags":{"resonate:scope":"global","resonate:target":"poll://any@default","resonate:branch":"transfer.42.0","resonate:parent":"transfer.42","resonate:origin":"transfer.42"}}`), `"status":200`)
+}
+
+var discard = slog.New(slog.DiscardHandler)
