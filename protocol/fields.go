@@ -74,7 +74,13 @@ func formatPath(path []step) string {
 }
 
 // invalid notes that the value at the current path breaks a rule.
-func (d *decode) invalid(format string, args ...any) { d.rule(d.where()+" "+format, args...) }
+func (d *decode) invalid(format string, args ...any) {
+	if len(d.violations) == maxViolations {
+		d.more++
+		return
+	}
+	d.rule("%s "+format, append([]any{d.where()}, args...)...)
+}
 
 // rule notes that a rule is broken that the message names fully.
 func (d *decode) rule(format string, args ...any) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -47,7 +48,7 @@ func explain(text []byte) error {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return errors.New("unexpected end of JSON")
 		}
-		return errors.New(clip(err.Error(), 200))
+		return errors.New(clip(strings.TrimPrefix(err.Error(), "jsontext: "), 200))
 	}
 	return errors.New("text after the end of the JSON value")
 }
