@@ -312,7 +312,7 @@ func (c *Core) found(nowMs int64, l *lane, f *flight) bool {
 	cn, possible := c.choose(f)
 	if cn == nil {
 		// Only what this lane is for may stop it: an entry for one full worker must not hold up the group.
-		return !possible || t.uni && l.conn == nil
+		return !possible || c.laneOf(f) != l
 	}
 	if old := c.flights[f.kind][f.key()]; old != nil {
 		c.drop(nowMs, old) // of an earlier version: it was claimed, and the hint was lost
