@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"abide/internal/api"
 	"abide/protocol"
@@ -154,87 +153,92 @@ func response(kind string, status int, data string) string {
 	return fmt.Sprintf(`{"kind":"%s","head":{"corrId":"c1","status":%d,"version":"2026-04-01"},"data":%s}`, kind, status, data)
 }
 
+// okAnswer is what the stub answers to a promise.get.
+var okAnswer = response("promise.get", 200, "{}")
+
+// paths lists what each method on each path leads to.
+var paths = []struct {
+	method, path string
+	status       int
+	allow        string // header
+	body         string
+	call         string // of the engine or of Poll
+}{
+	{"POST", "/", 200, "", okAnswer, "default promise.get -"},
+	{"POST", "//", 200, "", okAnswer, "default promise.get -"},
+	{"POST", "/?x=1", 200, "", okAnswer, "default promise.get -"},
+	{"POST", "http://localhost/", 200, "", okAnswer, "default promise.get -"},
+	{"POST", "http://localhost", 200, "", okAnswer, "default promise.get -"},
+	{"POST", "/w/x", 200, "", okAnswer, "x promise.get -"},
+	{"POST", "/w/x/", 200, "", okAnswer, "x promise.get -"},
+	{"POST", "//w/x//", 200, "", okAnswer, "x promise.get -"},
+	{"POST", "/w/A-1._z", 200, "", okAnswer, "A-1._z promise.get -"},
+	{"POST", "/w/%64efault/", 200, "", okAnswer, "default promise.get -"},
+	{"POST", "/w/" + strings.Repeat("n", 64), 200, "", ok, strings.Repeat("n", 64) + " promise.get -"},
+	{"POST", "/w/" + strings.Repeat("n", 65), 400, "", "a workspace is named with", ""},
+	{"POST", "/w/a%20b", 400, "", "a workspace is named with", ""},
+	{"POST", "/w/a%2Fb", 400, "", "a workspace is named with", ""},
+	{"POST", "/w/%C3%A9", 400, "", "a workspace is named with", ""},
+	{"POST", "/w/..", 400, "", "a workspace is named with", ""},
+	{"POST", "/w/-a/", 400, "", "a workspace is named with", ""},
+	{"POST", "/w", 404, "", "", ""},
+	{"POST", "/w/", 404, "", "", ""},
+	{"GET", "/", 405, "POST", "", ""},
+	{"HEAD", "/", 405, "POST", "", ""},
+	{"PUT", "/", 405, "POST", "", ""},
+	{"OPTIONS", "/", 405, "POST", "", ""},
+	{"POS", "/", 405, "POST", "", ""},
+	{"DELETE", "/w/x", 405, "POST", "", ""},
+	{"GET", "/health", 200, "", "", ""},
+	{"GET", "//health", 200, "", "", ""},
+	{"HEAD", "/health", 200, "", "", ""},
+	{"POST", "/health", 405, "GET,HEAD", "", ""},
+	{"GET", "/ready", 200, "", "", ""},
+	{"HEAD", "/ready", 200, "", "", ""},
+	{"POST", "/ready", 405, "GET,HEAD", "", ""},
+	{"GET", "/health/", 404, "", "", ""},
+	{"GET", "/poll/g/w", 200, "", "", "default|g|w"},
+	{"GET", "//poll/g/w", 200, "", "", "default|g|w"},
+	{"GET", "/poll/g/w?last=1", 200, "", "", "default|g|w"},
+	{"GET", "/w/x/poll/g/w", 200, "", "", "x|g|w"},
+	{"GET", "/w/x//poll/g/w", 200, "", "", "x|g|w"},
+	{"GET", "/poll/g/a/b", 200, "", "", "default|g|a/b"},
+	{"GET", "/poll/g/a%2Fb", 200, "", "", "default|g|a/b"},
+	{"GET", "/poll/g/a%252Fb", 200, "", "", "default|g|a%2Fb"},
+	{"GET", "/poll/g/..", 200, "", "", "default|g|.."},
+	{"GET", "/poll/g/a+b%20c", 200, "", "", "default|g|a+b c"},
+	{"GET", "/poll/gr%C3%BCp/%F0%9F%98%80%0A", 200, "", "", "default|grüp|😀\n"},
+	{"GET", "/poll/a%2Fb/w", 200, "", "", "default|a/b|w"},
+	{"GET", "/poll/g/%FF", 400, "", "the worker id in the path", ""},
+	{"GET", "/poll/%FF/w", 400, "", "the group in the path", ""},
+	{"GET", "/poll/" + strings.Repeat("g", 1025) + "/w", 400, "", "MaxAddressBytes", ""},
+	{"GET", "/poll/g", 404, "", "", ""},
+	{"GET", "/poll/g/", 404, "", "", ""},
+	{"GET", "/poll//w", 404, "", "", ""},
+	{"GET", "/poll", 404, "", "", ""},
+	{"POST", "/poll/g/w", 405, "GET", "", ""},
+	{"HEAD", "/poll/g/w", 405, "GET", "", ""},
+	{"GET", "/promises", 410, "", `{"error":"this endpoint`, ""},
+	{"PATCH", "/promises/x", 410, "", `{"error":"this endpoint`, ""},
+	{"POST", "/tasks/claim", 410, "", `{"error":"this endpoint`, ""},
+	{"GET", "/schedules/a/b", 410, "", `{"error":"this endpoint`, ""},
+	{"GET", "/promises/", 404, "", "", ""},
+	{"GET", "/schedules/", 404, "", "", ""},
+	{"GET", "/tasks/", 404, "", "", ""},
+	{"GET", "/promise", 404, "", "", ""},
+	{"GET", "/api/v1/promises", 404, "", "", ""},
+	{"POST", "/x", 404, "", "", ""},
+	{"GET", "/../health", 404, "", "", ""},
+}
+
 func TestRoutes(t *testing.T) {
 	get := envelope("promise.get", `{"id":"p"}`)
-	ok := response("promise.get", 200, "{}")
 	var polled []string
 	f := start(t, api.Options{Poll: func(w http.ResponseWriter, _ *http.Request, workspace, group, id string) {
 		polled = append(polled, workspace+"|"+group+"|"+id)
 		w.WriteHeader(http.StatusOK)
 	}})
-	for _, c := range []struct {
-		method, path string
-		status       int
-		allow        string // header
-		body         string
-		call         string // of the engine or of Poll
-	}{
-		{"POST", "/", 200, "", ok, "default promise.get -"},
-		{"POST", "//", 200, "", ok, "default promise.get -"},
-		{"POST", "/?x=1", 200, "", ok, "default promise.get -"},
-		{"POST", "http://localhost/", 200, "", ok, "default promise.get -"},
-		{"POST", "http://localhost", 200, "", ok, "default promise.get -"},
-		{"POST", "/w/x", 200, "", ok, "x promise.get -"},
-		{"POST", "/w/x/", 200, "", ok, "x promise.get -"},
-		{"POST", "//w/x//", 200, "", ok, "x promise.get -"},
-		{"POST", "/w/A-1._z", 200, "", ok, "A-1._z promise.get -"},
-		{"POST", "/w/%64efault/", 200, "", ok, "default promise.get -"},
-		{"POST", "/w/" + strings.Repeat("n", 64), 200, "", ok, strings.Repeat("n", 64) + " promise.get -"},
-		{"POST", "/w/" + strings.Repeat("n", 65), 400, "", "a workspace is named with", ""},
-		{"POST", "/w/a%20b", 400, "", "a workspace is named with", ""},
-		{"POST", "/w/a%2Fb", 400, "", "a workspace is named with", ""},
-		{"POST", "/w/%C3%A9", 400, "", "a workspace is named with", ""},
-		{"POST", "/w/..", 400, "", "a workspace is named with", ""},
-		{"POST", "/w/-a/", 400, "", "a workspace is named with", ""},
-		{"POST", "/w", 404, "", "", ""},
-		{"POST", "/w/", 404, "", "", ""},
-		{"GET", "/", 405, "POST", "", ""},
-		{"HEAD", "/", 405, "POST", "", ""},
-		{"PUT", "/", 405, "POST", "", ""},
-		{"OPTIONS", "/", 405, "POST", "", ""},
-		{"POS", "/", 405, "POST", "", ""},
-		{"DELETE", "/w/x", 405, "POST", "", ""},
-		{"GET", "/health", 200, "", "", ""},
-		{"GET", "//health", 200, "", "", ""},
-		{"HEAD", "/health", 200, "", "", ""},
-		{"POST", "/health", 405, "GET,HEAD", "", ""},
-		{"GET", "/ready", 200, "", "", ""},
-		{"HEAD", "/ready", 200, "", "", ""},
-		{"POST", "/ready", 405, "GET,HEAD", "", ""},
-		{"GET", "/health/", 404, "", "", ""},
-		{"GET", "/poll/g/w", 200, "", "", "default|g|w"},
-		{"GET", "//poll/g/w", 200, "", "", "default|g|w"},
-		{"GET", "/poll/g/w?last=1", 200, "", "", "default|g|w"},
-		{"GET", "/w/x/poll/g/w", 200, "", "", "x|g|w"},
-		{"GET", "/w/x//poll/g/w", 200, "", "", "x|g|w"},
-		{"GET", "/poll/g/a/b", 200, "", "", "default|g|a/b"},
-		{"GET", "/poll/g/a%2Fb", 200, "", "", "default|g|a/b"},
-		{"GET", "/poll/g/a%252Fb", 200, "", "", "default|g|a%2Fb"},
-		{"GET", "/poll/g/..", 200, "", "", "default|g|.."},
-		{"GET", "/poll/g/a+b%20c", 200, "", "", "default|g|a+b c"},
-		{"GET", "/poll/gr%C3%BCp/%F0%9F%98%80%0A", 200, "", "", "default|grüp|😀\n"},
-		{"GET", "/poll/a%2Fb/w", 200, "", "", "default|a/b|w"},
-		{"GET", "/poll/g/%FF", 400, "", "the worker id in the path", ""},
-		{"GET", "/poll/%FF/w", 400, "", "the group in the path", ""},
-		{"GET", "/poll/" + strings.Repeat("g", 1025) + "/w", 400, "", "MaxAddressBytes", ""},
-		{"GET", "/poll/g", 404, "", "", ""},
-		{"GET", "/poll/g/", 404, "", "", ""},
-		{"GET", "/poll//w", 404, "", "", ""},
-		{"GET", "/poll", 404, "", "", ""},
-		{"POST", "/poll/g/w", 405, "GET", "", ""},
-		{"HEAD", "/poll/g/w", 405, "GET", "", ""},
-		{"GET", "/promises", 410, "", `{"error":"this endpoint`, ""},
-		{"PATCH", "/promises/x", 410, "", `{"error":"this endpoint`, ""},
-		{"POST", "/tasks/claim", 410, "", `{"error":"this endpoint`, ""},
-		{"GET", "/schedules/a/b", 410, "", `{"error":"this endpoint`, ""},
-		{"GET", "/promises/", 404, "", "", ""},
-		{"GET", "/schedules/", 404, "", "", ""},
-		{"GET", "/tasks/", 404, "", "", ""},
-		{"GET", "/promise", 404, "", "", ""},
-		{"GET", "/api/v1/promises", 404, "", "", ""},
-		{"POST", "/x", 404, "", "", ""},
-		{"GET", "/../health", 404, "", "", ""},
-	} {
+	for _, c := range paths {
 		body := ""
 		if c.method == "POST" {
 			body = get
@@ -373,112 +377,6 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestBodyLimit(t *testing.T) {
-	f := start(t, api.Options{})
-	fill := func(size int) string {
-		frame := envelope("promise.settle", `{"id":"p","state":"resolved","value":{"data":""}}`)
-		at := strings.Index(frame, `"data":""`) + len(`"data":"`)
-		return frame[:at] + strings.Repeat("x", size-len(frame)) + frame[at:]
-	}
-	for size, want := range map[int]int{protocol.MaxBodyBytes - 1: 200, protocol.MaxBodyBytes: 200, protocol.MaxBodyBytes + 1: 413, 3 << 20: 413} {
-		body := fill(size)
-		chunked := request("POST", "/", "")
-		chunked = strings.Replace(chunked, "Content-Length: 0", "Transfer-Encoding: chunked", 1) + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
-		for form, text := range map[string]string{"length": request("POST", "/", body), "chunked": chunked} {
-			got := f.raw(text)
-			if got.status != want {
-				t.Errorf("%d bytes, %s: status %d", size, form, got.status)
-			}
-			if want == 413 && (!strings.HasPrefix(got.body, "Failed to buffer the request body: ") || !strings.Contains(got.body, "2097152") ||
-				!strings.HasPrefix(got.header.Get("Content-Type"), "text/plain") || !got.closed) {
-				t.Errorf("%d bytes, %s: %q %v", size, form, got.body, got.header)
-			}
-		}
-	}
-	// A client that waits for a go-ahead is answered without sending.
-	got := f.raw("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n")
-	if got.status != 413 {
-		t.Errorf("a gigabyte announced: status %d", got.status)
-	}
-}
-
-func TestBrokenBodies(t *testing.T) {
-	f := start(t, api.Options{})
-	got := f.raw("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
-	if got.status != 400 || !strings.HasPrefix(got.body, "Failed to buffer the request body: ") {
-		t.Errorf("a bad chunk: %d %q", got.status, got.body)
-	}
-	got = f.raw("POST /%zz HTTP/1.1\r\nHost: x\r\n\r\n")
-	if got.status != 400 {
-		t.Errorf("a bad escape in the path: %d", got.status)
-	}
-}
-
-func TestSlowSendersAreCutOff(t *testing.T) {
-	f := start(t, api.Options{}, func(s *http.Server) { s.ReadTimeout = 200 * time.Millisecond })
-	got := f.raw("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
-	if got.status != http.StatusRequestTimeout || !got.closed {
-		t.Errorf("status %d %q, closed %v", got.status, got.body, got.closed)
-	}
-	if calls := f.engine.calls(); len(calls) != 0 {
-		t.Errorf("the engine was asked %q", calls)
-	}
-}
-
-// TestSlowBodyKeepsItsTimeInTheEngine: the deadline for reading must not end a request that has been read.
-func TestSlowBodyKeepsItsTimeInTheEngine(t *testing.T) {
-	f := start(t, api.Options{}, func(s *http.Server) { s.ReadTimeout = 400 * time.Millisecond })
-	ended := make(chan error, 1)
-	f.engine.reply = func(ctx context.Context, _ protocol.Request) protocol.Reply {
-		select {
-		case <-ctx.Done():
-			ended <- ctx.Err()
-		case <-time.After(700 * time.Millisecond):
-			ended <- nil
-		}
-		return protocol.OK(protocol.EmptyBody{})
-	}
-	text := request("POST", "/", envelope("task.get", `{"id":"t"}`))
-	conn, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	third := (len(text) - 60)
-	for _, part := range []string{text[:third], text[third : third+20], text[third+20 : third+40], text[third+40:]} {
-		if _, err := io.WriteString(conn, part); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if got := f.read(bufio.NewReader(conn), text); got.status != 200 {
-		t.Errorf("status %d", got.status)
-	}
-	if err := <-ended; err != nil {
-		t.Errorf("the request was cut short: %v", err)
-	}
-}
-
-func TestIdleConnectionsStay(t *testing.T) {
-	f := start(t, api.Options{}, func(s *http.Server) { s.ReadTimeout, s.ReadHeaderTimeout = 100*time.Millisecond, 100*time.Millisecond })
-	conn, err := net.Dial("tcp", f.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	r := bufio.NewReader(conn)
-	text := request("POST", "/", envelope("task.get", `{"id":"t"}`))
-	for range 3 {
-		if _, err := io.WriteString(conn, text); err != nil {
-			t.Fatal(err)
-		}
-		if got := f.read(r, text); got.status != 200 || got.closed {
-			t.Fatalf("status %d, closed %v", got.status, got.closed)
-		}
-		time.Sleep(300 * time.Millisecond)
-	}
-}
-
 func TestWeirdHeadersAreAccepted(t *testing.T) {
 	f := start(t, api.Options{})
 	for _, line := range []string{
@@ -593,84 +491,3 @@ func TestPanics(t *testing.T) {
 type brokenBody struct{}
 
 func (brokenBody) AppendJSON([]byte) []byte { panic("body broke") }
-
-func TestRequestDeadline(t *testing.T) {
-	f := start(t, api.Options{RequestTimeout: 20 * time.Millisecond})
-	f.engine.reply = func(ctx context.Context, _ protocol.Request) protocol.Reply {
-		<-ctx.Done()
-		return protocol.Fail(503, ctx.Err().Error())
-	}
-	if got := f.raw(request("POST", "/", envelope("task.get", `{"id":"t"}`))); got.status != 503 || !strings.Contains(got.body, "deadline") {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-}
-
-func TestInFlightLimit(t *testing.T) {
-	f := start(t, api.Options{MaxInFlight: 1})
-	entered, leave := make(chan bool), make(chan bool)
-	f.engine.reply = func(context.Context, protocol.Request) protocol.Reply {
-		entered <- true
-		<-leave
-		return protocol.OK(protocol.EmptyBody{})
-	}
-	text := request("POST", "/", envelope("task.get", `{"id":"t"}`))
-	first := make(chan answer)
-	go func() { first <- f.raw(text) }()
-	<-entered
-	if got := f.raw(text); got.status != 503 || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "too many requests") || !strings.HasPrefix(got.body, `{"kind":"task.get"`) {
-		t.Errorf("the second: %d %s", got.status, got.body)
-	}
-	leave <- true
-	if got := <-first; got.status != 200 {
-		t.Errorf("the first: %d", got.status)
-	}
-	go func() { first <- f.raw(text) }()
-	<-entered
-	leave <- true
-	if got := <-first; got.status != 200 {
-		t.Errorf("the third: %d", got.status)
-	}
-}
-
-// TestBodiesInMemoryAreBounded: senders that stall hold memory for what they sent, up to a limit.
-func TestBodiesInMemoryAreBounded(t *testing.T) {
-	f := start(t, api.Options{MaxBufferedBytes: 1}) // becomes room for two bodies
-	part := "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n" + strings.Repeat(" ", 1_500_000)
-	var stalled []net.Conn
-	for range 2 {
-		conn, err := net.Dial("tcp", f.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(conn, part); err != nil {
-			t.Fatal(err)
-		}
-		stalled = append(stalled, conn)
-	}
-	// Both have sent all that they will; what they wrote may still be on its way.
-	refused := false
-	for range 200 {
-		got := f.raw(request("POST", "/", strings.Repeat(" ", 2_000_000)))
-		if got.status == 503 && got.header.Get("Retry-After") != "" {
-			refused = true
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if !refused {
-		t.Error("a third large body was taken in")
-	}
-	if got := f.raw(request("POST", "/", envelope("task.get", `{"id":"t"}`))); got.status != 200 {
-		t.Errorf("a small request: %d", got.status)
-	}
-	for _, conn := range stalled {
-		conn.Close()
-	}
-	for range 200 {
-		if got := f.raw(request("POST", "/", strings.Repeat(" ", 2_000_000))); got.status == 400 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Error("the memory of senders that went away was not given back")
-}

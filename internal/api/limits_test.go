@@ -1,0 +1,203 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"abide/internal/api"
+	"abide/protocol"
+)
+
+func TestBodyLimit(t *testing.T) {
+	f := start(t, api.Options{})
+	fill := func(size int) string {
+		frame := envelope("promise.settle", `{"id":"p","state":"resolved","value":{"data":""}}`)
+		at := strings.Index(frame, `"data":""`) + len(`"data":"`)
+		return frame[:at] + strings.Repeat("x", size-len(frame)) + frame[at:]
+	}
+	for size, want := range map[int]int{protocol.MaxBodyBytes - 1: 200, protocol.MaxBodyBytes: 200, protocol.MaxBodyBytes + 1: 413, 3 << 20: 413} {
+		body := fill(size)
+		chunked := request("POST", "/", "")
+		chunked = strings.Replace(chunked, "Content-Length: 0", "Transfer-Encoding: chunked", 1) + fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+		for form, text := range map[string]string{"length": request("POST", "/", body), "chunked": chunked} {
+			got := f.raw(text)
+			if got.status != want {
+				t.Errorf("%d bytes, %s: status %d", size, form, got.status)
+			}
+			if want == 413 && (!strings.HasPrefix(got.body, "Failed to buffer the request body: ") || !strings.Contains(got.body, "2097152") ||
+				!strings.HasPrefix(got.header.Get("Content-Type"), "text/plain") || !got.closed) {
+				t.Errorf("%d bytes, %s: %q %v", size, form, got.body, got.header)
+			}
+		}
+	}
+	// A client that waits for a go-ahead is answered without sending.
+	got := f.raw("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n")
+	if got.status != 413 {
+		t.Errorf("a gigabyte announced: status %d", got.status)
+	}
+}
+
+func TestBrokenBodies(t *testing.T) {
+	f := start(t, api.Options{})
+	got := f.raw("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+	if got.status != 400 || !strings.HasPrefix(got.body, "Failed to buffer the request body: ") {
+		t.Errorf("a bad chunk: %d %q", got.status, got.body)
+	}
+	got = f.raw("POST /%zz HTTP/1.1\r\nHost: x\r\n\r\n")
+	if got.status != 400 {
+		t.Errorf("a bad escape in the path: %d", got.status)
+	}
+}
+
+func TestSlowSendersAreCutOff(t *testing.T) {
+	f := start(t, api.Options{}, func(s *http.Server) { s.ReadTimeout = 200 * time.Millisecond })
+	got := f.raw("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+	if got.status != http.StatusRequestTimeout || !got.closed {
+		t.Errorf("status %d %q, closed %v", got.status, got.body, got.closed)
+	}
+	if calls := f.engine.calls(); len(calls) != 0 {
+		t.Errorf("the engine was asked %q", calls)
+	}
+}
+
+// TestSlowBodyKeepsItsTimeInTheEngine: the deadline for reading must not end a request that has been read.
+func TestSlowBodyKeepsItsTimeInTheEngine(t *testing.T) {
+	f := start(t, api.Options{}, func(s *http.Server) { s.ReadTimeout = 400 * time.Millisecond })
+	ended := make(chan error, 1)
+	f.engine.reply = func(ctx context.Context, _ protocol.Request) protocol.Reply {
+		select {
+		case <-ctx.Done():
+			ended <- ctx.Err()
+		case <-time.After(700 * time.Millisecond):
+			ended <- nil
+		}
+		return protocol.OK(protocol.EmptyBody{})
+	}
+	text := request("POST", "/", envelope("task.get", `{"id":"t"}`))
+	conn, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	third := (len(text) - 60)
+	for _, part := range []string{text[:third], text[third : third+20], text[third+20 : third+40], text[third+40:]} {
+		if _, err := io.WriteString(conn, part); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got := f.read(bufio.NewReader(conn), text); got.status != 200 {
+		t.Errorf("status %d", got.status)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the request was cut short: %v", err)
+	}
+}
+
+func TestIdleConnectionsStay(t *testing.T) {
+	f := start(t, api.Options{}, func(s *http.Server) { s.ReadTimeout, s.ReadHeaderTimeout = 100*time.Millisecond, 100*time.Millisecond })
+	conn, err := net.Dial("tcp", f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	text := request("POST", "/", envelope("task.get", `{"id":"t"}`))
+	for range 3 {
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.read(r, text); got.status != 200 || got.closed {
+			t.Fatalf("status %d, closed %v", got.status, got.closed)
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+}
+
+func TestRequestDeadline(t *testing.T) {
+	f := start(t, api.Options{RequestTimeout: 20 * time.Millisecond})
+	f.engine.reply = func(ctx context.Context, _ protocol.Request) protocol.Reply {
+		<-ctx.Done()
+		return protocol.Fail(503, ctx.Err().Error())
+	}
+	if got := f.raw(request("POST", "/", envelope("task.get", `{"id":"t"}`))); got.status != 503 || !strings.Contains(got.body, "deadline") {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+func TestInFlightLimit(t *testing.T) {
+	f := start(t, api.Options{MaxInFlight: 1})
+	entered, leave := make(chan bool), make(chan bool)
+	f.engine.reply = func(context.Context, protocol.Request) protocol.Reply {
+		entered <- true
+		<-leave
+		return protocol.OK(protocol.EmptyBody{})
+	}
+	text := request("POST", "/", envelope("task.get", `{"id":"t"}`))
+	first := make(chan answer)
+	go func() { first <- f.raw(text) }()
+	<-entered
+	if got := f.raw(text); got.status != 503 || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "too many requests") || !strings.HasPrefix(got.body, `{"kind":"task.get"`) {
+		t.Errorf("the second: %d %s", got.status, got.body)
+	}
+	leave <- true
+	if got := <-first; got.status != 200 {
+		t.Errorf("the first: %d", got.status)
+	}
+	go func() { first <- f.raw(text) }()
+	<-entered
+	leave <- true
+	if got := <-first; got.status != 200 {
+		t.Errorf("the third: %d", got.status)
+	}
+}
+
+// TestBodiesInMemoryAreBounded: senders that stall hold memory for what they sent, up to a limit.
+func TestBodiesInMemoryAreBounded(t *testing.T) {
+	f := start(t, api.Options{MaxBufferedBytes: 1}) // becomes room for two bodies
+	part := "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n" + strings.Repeat(" ", 1_500_000)
+	var stalled []net.Conn
+	for range 2 {
+		conn, err := net.Dial("tcp", f.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, part); err != nil {
+			t.Fatal(err)
+		}
+		stalled = append(stalled, conn)
+	}
+	// Both have sent all that they will; what they wrote may still be on its way.
+	refused := false
+	for range 200 {
+		got := f.raw(request("POST", "/", strings.Repeat(" ", 2_000_000)))
+		if got.status == 503 && got.header.Get("Retry-After") != "" {
+			refused = true
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !refused {
+		t.Error("a third large body was taken in")
+	}
+	if got := f.raw(request("POST", "/", envelope("task.get", `{"id":"t"}`))); got.status != 200 {
+		t.Errorf("a small request: %d", got.status)
+	}
+	for _, conn := range stalled {
+		conn.Close()
+	}
+	for range 200 {
+		if got := f.raw(request("POST", "/", strings.Repeat(" ", 2_000_000))); got.status == 400 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the memory of senders that went away was not given back")
+}
