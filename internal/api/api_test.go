@@ -174,7 +174,7 @@ var paths = []struct {
 	{"POST", "//w/x//", 200, "", okAnswer, "x promise.get -"},
 	{"POST", "/w/A-1._z", 200, "", okAnswer, "A-1._z promise.get -"},
 	{"POST", "/w/%64efault/", 200, "", okAnswer, "default promise.get -"},
-	{"POST", "/w/" + strings.Repeat("n", 64), 200, "", ok, strings.Repeat("n", 64) + " promise.get -"},
+	{"POST", "/w/" + strings.Repeat("n", 64), 200, "", okAnswer, strings.Repeat("n", 64) + " promise.get -"},
 	{"POST", "/w/" + strings.Repeat("n", 65), 400, "", "a workspace is named with", ""},
 	{"POST", "/w/a%20b", 400, "", "a workspace is named with", ""},
 	{"POST", "/w/a%2Fb", 400, "", "a workspace is named with", ""},
