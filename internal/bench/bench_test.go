@@ -218,7 +218,7 @@ func TestSameSeedSamePayload(t *testing.T) {
 	payload := func(seed uint64, name string) string {
 		return newClient(&plan{seed: seed, sizeBytes: 50}, name, nil).payload
 	}
-	if payload(1, "0000") != payload(1, "0000") {
+	if first, again := payload(1, "0000"), payload(1, "0000"); first != again {
 		t.Error("one seed gave two payloads")
 	}
 	if payload(1, "0000") == payload(2, "0000") || payload(1, "0000") == payload(1, "0001") {

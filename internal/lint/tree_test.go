@@ -53,8 +53,11 @@ func parse(name string, text []byte) (*goFile, error) {
 
 const root = "../.."
 
-// skipped are folders that hold nothing of ours.
-var skipped = []string{".git", "node_modules", "testdata", ".abide", "bin", "dist", ".venv", "__pycache__"}
+// skips tells whether a folder holds nothing of ours: what tools keep and builds leave behind.
+func skips(folder string) bool {
+	hidden := strings.HasPrefix(folder, ".") && folder != ".ci" && folder != ".github" && !strings.HasPrefix(folder, "..")
+	return hidden || slices.Contains([]string{"node_modules", "testdata", "bin", "dist", "__pycache__"}, folder)
+}
 
 // walk calls visit for every file of the repository.
 func walk(visit func(name string) error) error {
@@ -62,7 +65,7 @@ func walk(visit func(name string) error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && slices.Contains(skipped, entry.Name()):
+		case entry.IsDir() && skips(entry.Name()):
 			return filepath.SkipDir
 		case !entry.Type().IsRegular():
 			return nil
