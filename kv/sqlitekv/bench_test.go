@@ -71,6 +71,7 @@ func BenchmarkUpdate64Callers(b *testing.B) {
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	before := s.Stats().Commits
+	cpu := cpuTime()
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range 64 {
@@ -86,6 +87,7 @@ func BenchmarkUpdate64Callers(b *testing.B) {
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/float64(s.Stats().Commits-before), "tx/commit")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tx/s")
+	b.ReportMetric(float64((cpuTime()-cpu).Microseconds())/float64(b.N), "cpu-us/tx")
 }
 
 func BenchmarkView(b *testing.B) {

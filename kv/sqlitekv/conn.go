@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -41,12 +40,9 @@ const (
 
 // openConn opens the file at path, which exists, with a page cache of at most cacheBytes.
 func (o *Options) openConn(path string, r role, cacheBytes int) (*conn, error) {
-	name, flags := path, sqlite3.OPEN_READWRITE
-	if o.vfs != "" {
-		uri := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: "vfs=" + o.vfs}
-		name, flags = uri.String(), flags|sqlite3.OPEN_URI
-	}
-	db, err := sqlite3.OpenFlags(name, flags)
+	registerVFS()
+	name := "file:" + url.PathEscape(path) + "?vfs=" + o.vfs
+	db, err := sqlite3.OpenFlags(name, sqlite3.OPEN_READWRITE|sqlite3.OPEN_URI)
 	if err != nil {
 		return nil, failure("open", err)
 	}

@@ -58,7 +58,7 @@ type Options struct {
 	// RunTwice runs every closure twice; see batch.Options.
 	RunTwice bool
 
-	// vfs is the SQLite VFS to use, for tests that make the disk fail.
+	// vfs is the SQLite VFS to use; defaultVFS unless a test wants the disk to fail.
 	vfs string
 }
 
@@ -86,6 +86,9 @@ func Open(opt Options) (*Store, error) {
 	}
 	if opt.Readers <= 0 {
 		opt.Readers = DefaultReaders
+	}
+	if opt.vfs == "" {
+		opt.vfs = defaultVFS
 	}
 	path, err := resolvePath(opt.Path)
 	if err != nil {

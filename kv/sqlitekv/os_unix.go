@@ -35,3 +35,8 @@ func syncFolder(path string) error {
 	defer folder.Close()
 	return folder.Sync()
 }
+
+// isDiskFull reports whether the file system has no room left for the process.
+func isDiskFull(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}

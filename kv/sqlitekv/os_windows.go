@@ -30,3 +30,8 @@ func unlockFile(f *os.File) error {
 
 // syncFolder does nothing: Windows keeps names durable with the files.
 func syncFolder(string) error { return nil }
+
+// isDiskFull reports whether the file system has no room left for the process.
+func isDiskFull(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
+}
