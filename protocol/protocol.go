@@ -7,6 +7,9 @@ package protocol
 // Version is the only protocol version that is spoken; head.version must equal it.
 const Version = "2026-04-01"
 
+// DefaultWorkspace is the workspace of requests that name none.
+const DefaultWorkspace = "default"
+
 // Limits of what a request may hold, checked at the door with a 400 that names the limit (413 for the
 // body). Keys of the store derive from the first four: a workspace and two ids must fit into one.
 const (

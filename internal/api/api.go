@@ -26,7 +26,7 @@ import (
 )
 
 // DefaultWorkspace is the workspace of paths that name none.
-const DefaultWorkspace = "default"
+const DefaultWorkspace = protocol.DefaultWorkspace
 
 // Defaults of Options.
 const (

@@ -9,13 +9,14 @@ import (
 	"abide/internal/machine"
 	"abide/internal/store"
 	"abide/kv"
+	"abide/protocol"
 )
 
 // unblockPageBytes ends a page of unblock messages, which carry whole records.
 const unblockPageBytes = 4 << 20
 
 // Outbox is what delivery reads and writes of the store: it implements deliver.Outbox. Workspaces that
-// debug.start has paused show as empty.
+// debug.start has paused show as empty and stay as they are.
 type Outbox struct{ engine *Engine }
 
 // Outbox returns the engine's outbox.
@@ -111,6 +112,9 @@ func (o Outbox) CheckExecutes(ctx context.Context, workspace string, hinted []de
 // ExecutesDelivered implements deliver.Outbox: one small transaction each, submitted together so that they
 // share a commit.
 func (o Outbox) ExecutesDelivered(ctx context.Context, workspace string, delivered []deliver.Execute) error {
+	if o.engine.paused.has(workspace) {
+		return nil
+	}
 	at := instant{engine: o.engine, workspace: workspace}
 	return concurrently(len(delivered), func(i int) error {
 		return o.engine.update(ctx, workspace, at, true, func(op *machine.Op, _ *store.Txn) error {
@@ -167,17 +171,29 @@ func (o Outbox) Unblocks(ctx context.Context, d deliver.Destination, after strin
 func (e *Engine) unblock(s kv.Snapshot, now int64, u keyspace.UnblockEntry) (m deliver.Unblock, size int64, err error) {
 	txn := store.Read(s, u.Workspace, e.layout)
 	op := machine.Op{State: txn, Now: now, Config: e.config}
-	_, queued, err := txn.UnblockDueAt(u.ID, u.Address)
+	p, queued, err := queuedPromise(&op, txn, u)
+	if errors.Is(err, kv.ErrCorrupt) {
+		e.log.Error("a queued unblock names a damaged record", "error", err)
+		return m, 0, nil
+	}
 	if err != nil || !queued {
 		return m, 0, err
 	}
-	object, err := txn.Object(u.ID)
-	if err != nil || object == nil || object.State == "pending" {
-		return m, 0, err
-	}
-	p, err := op.Promise(object)
 	m = deliver.Unblock{Workspace: u.Workspace, ID: u.ID, Address: u.Address, Promise: p}
-	return m, int64(len(p.Param) + len(p.Value) + 500), err
+	return m, int64(len(p.Param) + len(p.Value) + 500), nil
+}
+
+// queuedPromise is the settled promise that an unblock entry stands for, if its message is still queued.
+func queuedPromise(op *machine.Op, txn *store.Txn, u keyspace.UnblockEntry) (p protocol.Promise, queued bool, err error) {
+	if _, queued, err = txn.UnblockDueAt(u.ID, u.Address); err != nil || !queued {
+		return p, false, err
+	}
+	o, err := txn.Object(u.ID)
+	if err != nil || o == nil || o.State == protocol.Pending {
+		return p, false, err
+	}
+	p, err = op.Promise(o)
+	return p, err == nil, err
 }
 
 // CheckUnblocks implements deliver.Outbox.
@@ -206,6 +222,9 @@ func (o Outbox) CheckUnblocks(ctx context.Context, workspace string, hinted []de
 // UnblocksDelivered implements deliver.Outbox.
 func (o Outbox) UnblocksDelivered(ctx context.Context, workspace string, delivered []deliver.UnblockRef) error {
 	e := o.engine
+	if e.paused.has(workspace) {
+		return nil
+	}
 	return concurrently(len(delivered), func(i int) error {
 		_, err := kv.Run(ctx, e.store, kv.Hints{Background: true, Lane: workspace}, func(tx kv.Tx) error {
 			return store.Write(tx, workspace, e.layout).DeleteUnblock(delivered[i].ID, delivered[i].Address)

@@ -21,7 +21,8 @@ var marker = []byte{recordVersion}
 func Marker() []byte { return marker }
 
 // Destination is one queue of the outbox. For poll addresses it is a group, and for a message that only
-// one worker may take that worker's pid; for every other scheme it is the address itself.
+// one worker may take that worker's pid; for every other scheme it is the address itself. A poll destination
+// without a group is the whole workspace.
 type Destination struct {
 	Poll  bool
 	Group string // poll
@@ -29,11 +30,18 @@ type Destination struct {
 	Other string // any other scheme
 }
 
-// DestinationOf is the queue that messages to an address wait in.
-func DestinationOf(address string) Destination {
+// Destination is the queue that messages to an address wait in.
+//
+// The TypeScript SDK takes its own group and pid from the first two segments of its poll URL's path. Under
+// /w/NAME those are not what it polls as, and its addresses come out as poll://any@NAME/poll and
+// poll://uni@NAME/poll: in the workspace NAME they stand for whoever is connected to it.
+func (k Keys) Destination(address string) Destination {
 	a, err := protocol.ParseAddress(address)
-	if err != nil || a.Scheme != "poll" {
+	if err != nil || a.Scheme != protocol.SchemePoll {
 		return Destination{Other: address}
+	}
+	if a.ID == "poll" && a.Group == k.name && k.name != protocol.DefaultWorkspace {
+		return Destination{Poll: true}
 	}
 	d := Destination{Poll: true, Group: a.Group}
 	if a.Cast == protocol.CastUni {
@@ -100,7 +108,7 @@ func (k Keys) Derive(dst []kv.Entry, o *machine.Object) []kv.Entry {
 			add(k.timer(TimerLease, t.ArmedAt, o.ID))
 			add(tuple.AppendString(tuple.AppendString(k.space(nsLease), t.PID), o.ID))
 		case t.State == protocol.TaskPending && t.Queued:
-			add(tuple.AppendString(k.executes(DestinationOf(o.Target()), k.shard(o.ID)), o.ID))
+			add(tuple.AppendString(k.executes(k.Destination(o.Target()), k.shard(o.ID)), o.ID))
 		case t.State == protocol.TaskPending:
 			add(k.timer(TimerRetry, t.RetryAt, o.ID))
 		}
@@ -138,7 +146,7 @@ func (k Keys) deriveTags(dst []kv.Entry, o *machine.Object) []kv.Entry {
 // DeriveUnblock is the entry that an unblock row calls for. Its value holds the address.
 func (k Keys) DeriveUnblock(id, address string) kv.Entry {
 	sum := sha256.Sum256([]byte(address))
-	key := tuple.AppendString(k.Unblocks(DestinationOf(address)).Start, id)
+	key := tuple.AppendString(k.Unblocks(k.Destination(address)).Start, id)
 	return kv.Entry{Key: tuple.AppendBytes(key, sum[:16]), Value: append([]byte{recordVersion}, address...)}
 }
 

@@ -101,6 +101,7 @@ func bounded(s string) string {
 
 // Keys builds the keys of one workspace. Every method returns a fresh slice. Safe for concurrent use.
 type Keys struct {
+	name   string
 	ws     []byte // tenant, workspace
 	Layout Layout
 }
@@ -113,7 +114,7 @@ type Layout struct {
 
 // For returns the keys of a workspace.
 func For(workspace string, l Layout) Keys {
-	return Keys{ws: tuple.AppendString(tuple.AppendNil(nil), workspace), Layout: l}
+	return Keys{name: workspace, ws: tuple.AppendString(tuple.AppendNil(nil), workspace), Layout: l}
 }
 
 // keyRoom is the capacity of a fresh key: most fit without growing.
