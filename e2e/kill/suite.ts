@@ -13,7 +13,7 @@ import { Child } from "../harness/processes.ts";
 import { Protocol } from "../harness/protocol.ts";
 import { type Cleanup, report, runScenarios, type Scenario } from "../harness/scenarios.ts";
 import { Server, temporaryFolder } from "../harness/server.ts";
-import { atMost } from "../harness/waiting.ts";
+import { atMost, until } from "../harness/waiting.ts";
 import { Witness } from "../harness/witness.ts";
 import { type Dialect, dialects } from "../typescript/stage.ts";
 import { Ledger } from "./ledger.ts";
@@ -35,6 +35,7 @@ class KillTest {
   private readonly server: Server;
   private readonly protocol: Protocol;
   private readonly random: Random;
+  private readonly inFlight: number;
   private ledgerUrl = "";
   private worker: Child | undefined;
   private readonly transfers: Transfers;
@@ -45,6 +46,7 @@ class KillTest {
     this.server = server;
     this.dialect = dialect;
     this.random = random;
+    this.inFlight = inFlight;
     this.protocol = new Protocol(server.url);
     this.transfers = new Transfers(this.protocol, (kind, status, data) => this.hear(kind, status, data), random, inFlight);
   }
@@ -60,6 +62,7 @@ class KillTest {
     const running = this.transfers.run().catch((error) => {
       failed = error;
     });
+    await until("all transfers are in flight", () => this.transfers.open.size >= this.inFlight || failed !== undefined);
     for (let kill = 1; kill <= kills; kill++) {
       await delay(this.random.between(0, PAUSE_MS_MAX));
       if (victim !== "server") await this.worker?.kill();

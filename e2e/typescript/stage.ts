@@ -103,17 +103,6 @@ export class Stage {
     return Object.assign(resonate, { group });
   }
 
-  /**
-   * A network for a url with a path. The SDK reads its own group and pid off fixed places of the whole path, so
-   * below a path it would name the wrong ones in its addresses; here they are put right.
-   */
-  networkUnder(url: string, group: string) {
-    const pid = this.name("pid");
-    const adapter = new this.sdk.PollMessageSource({ url: `${url}/poll/${group}/${pid}` });
-    Object.assign(adapter, { unicast: `poll://uni@${group}/${pid}`, anycast: `poll://any@${group}/${pid}` });
-    return new this.sdk.HttpNetwork({ url, adapter });
-  }
-
   /** The id of a descendant: "1.0" is the first child of the second child of the root; "" is the root. */
   descendant(root: string, path: string): string {
     return path === "" ? root : path.split(".").reduce((id, n) => this.dialect.child(id, Number(n)), root);
