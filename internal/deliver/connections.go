@@ -29,61 +29,19 @@ const (
 
 // conn is one stream to one worker.
 type conn struct {
-	id    ConnID
-	group *group
-	pid   string
-	state connState
+	id        ConnID
+	group     *group
+	workspace *workspace // nil in the default one
+	pid       string
+	state     connState
 
 	lanes    [kinds]*lane // its own queues: messages to this pid alone
 	held     [kinds]int   // slots in use
-	room     [kinds]int   // slots free, 0 while it takes nothing; as the group's sums count it
+	room     [kinds]int   // slots free, 0 while it takes nothing; as the pools' sums count it
 	flights  flightList   // everything that holds a slot
 	out      flightList   // buffered, in order
 	outBytes int
 	writing  flightList // taken, until the flush is reported
-}
-
-// group is the connections of one (workspace, group).
-type group struct {
-	key   groupKey
-	byPID map[string]*conn
-	rings [kinds]ring
-	room  [kinds]int   // sum over its connections
-	lanes [kinds]*lane // messages that anybody may take
-}
-
-type groupKey struct{ workspace, name string }
-
-// ring is the connections with room, taking turns.
-type ring struct {
-	conns []*conn
-	turn  int
-}
-
-func (r *ring) add(cn *conn) { r.conns = append(r.conns, cn) }
-
-func (r *ring) remove(cn *conn) {
-	i := slices.Index(r.conns, cn)
-	if i < 0 {
-		return
-	}
-	r.conns = slices.Delete(r.conns, i, i+1)
-	if i < r.turn {
-		r.turn--
-	}
-}
-
-// next returns the connection whose turn it is, nil if there is none.
-func (r *ring) next() *conn {
-	if len(r.conns) == 0 {
-		return nil
-	}
-	if r.turn >= len(r.conns) {
-		r.turn = 0
-	}
-	cn := r.conns[r.turn]
-	r.turn++
-	return cn
 }
 
 // Connect registers a stream of a worker. The newest connection of a pid wins: an older one is closed, and
@@ -91,9 +49,8 @@ func (r *ring) next() *conn {
 func (c *Core) Connect(nowMs int64, workspace, groupName, pid string) (ConnID, error) {
 	nowMs = c.advance(nowMs)
 	key := groupKey{workspace, groupName}
-	g := c.groups[key]
 	var older *conn
-	if g != nil {
+	if g := c.groups[key]; g != nil {
 		older = g.byPID[pid]
 	}
 	if c.draining {
@@ -103,25 +60,25 @@ func (c *Core) Connect(nowMs int64, workspace, groupName, pid string) (ConnID, e
 		c.stats.Refused++
 		return 0, ErrFull
 	}
-	if g == nil {
-		g = &group{key: key, byPID: map[string]*conn{}}
-		for k := range kinds {
-			g.lanes[k] = newLane(k, Destination{workspace, groupName, ""}, g, nil)
-		}
-		c.groups[key] = g
-	}
+	g, w := c.groupFor(key), c.workspaceFor(workspace)
 	c.lastConn++
-	cn := &conn{id: c.lastConn, group: g, pid: pid, flights: flightList{slot: linkConn}}
+	cn := &conn{id: c.lastConn, group: g, workspace: w, pid: pid, flights: flightList{slot: linkConn}}
 	for k := range kinds {
-		cn.lanes[k] = newLane(k, Destination{workspace, groupName, pid}, g, cn)
+		cn.lanes[k] = newLane(k, Destination{workspace, groupName, pid}, &g.pool, cn)
 	}
 	g.byPID[pid] = cn
+	if w != nil {
+		w.conns = append(w.conns, cn)
+	}
 	c.conns[cn.id] = cn
 	c.order = append(c.order, cn)
 	for k := range kinds {
 		c.refresh(nowMs, cn, k)
 		c.missed(nowMs, cn.lanes[k])
 		c.missed(nowMs, g.lanes[k])
+		if w != nil {
+			c.missed(nowMs, w.lanes[k])
+		}
 	}
 	if older != nil {
 		c.stats.Replaced++
@@ -168,27 +125,23 @@ func (c *Core) Drain(nowMs int64) {
 
 // close takes cn out of the registry and gives back what it holds.
 func (c *Core) close(nowMs int64, cn *conn) {
-	g := cn.group
 	cn.state = connClosed
 	delete(c.conns, cn.id)
-	i := sort.Search(len(c.order), func(i int) bool { return c.order[i].id >= cn.id })
-	c.order = slices.Delete(c.order, i, i+1)
-	if g.byPID[cn.pid] == cn {
-		delete(g.byPID, cn.pid)
-	}
+	c.order = without(c.order, cn)
 	for k := range kinds {
 		c.refresh(nowMs, cn, k)
-		c.retire(cn.lanes[k])
 	}
-	if len(g.byPID) == 0 {
-		delete(c.groups, g.key)
-		for k := range kinds {
-			c.retire(g.lanes[k])
-		}
-	}
+	c.retireAll(cn.lanes)
+	c.leave(cn)
 	for cn.flights.front != nil {
 		c.giveBack(nowMs, cn, cn.flights.popFront())
 	}
+}
+
+// without removes cn from conns, which are by number.
+func without(conns []*conn, cn *conn) []*conn {
+	i := sort.Search(len(conns), func(i int) bool { return conns[i].id >= cn.id })
+	return slices.Delete(conns, i, i+1)
 }
 
 // giveBack decides what becomes of a message that the closing connection cn held.
@@ -206,8 +159,7 @@ func (c *Core) giveBack(nowMs int64, cn *conn, f *flight) {
 	}
 	f.unlink(linkQueue)
 	f.promise = nil
-	g := c.groups[cn.group.key]
-	if g == nil || f.target.uni && g.byPID[f.target.pid] == nil {
+	if c.laneOf(f) == nil {
 		c.forget(f) // still in the outbox; whoever connects next gets it
 		return
 	}
@@ -221,21 +173,28 @@ func (c *Core) refresh(nowMs int64, cn *conn, k kind) {
 	if cn.state == connOpen && cn.outBytes < c.limits.BufferBytes {
 		room = max(0, c.slots(k)-cn.held[k])
 	}
-	was, g := cn.room[k], cn.group
+	was, g, w := cn.room[k], cn.group, cn.workspace
 	if room == was {
 		return
 	}
 	cn.room[k] = room
-	g.room[k] += room - was
-	switch {
-	case was == 0:
-		g.rings[k].add(cn)
-	case room == 0:
-		g.rings[k].remove(cn)
+	g.resize(cn, k, was)
+	if w != nil {
+		w.resize(cn, k, was)
 	}
-	if room > was {
-		c.unpark(nowMs, cn.lanes[k])
+	if room < was {
+		return
+	}
+	c.unpark(nowMs, cn.lanes[k])
+	switch {
+	case w == nil:
 		c.unpark(nowMs, g.lanes[k])
+	case w.lanes[k].seq < g.lanes[k].seq: // the one that was served longer ago first, or else it would starve
+		c.unpark(nowMs, w.lanes[k])
+		c.unpark(nowMs, g.lanes[k])
+	default:
+		c.unpark(nowMs, g.lanes[k])
+		c.unpark(nowMs, w.lanes[k])
 	}
 }
 
@@ -250,6 +209,13 @@ func (c *Core) slots(k kind) int {
 // choose returns the connection that f goes to. With none, possible says whether there is one that could take
 // it but has no room.
 func (c *Core) choose(f *flight) (cn *conn, possible bool) {
+	if f.target.whole {
+		w := c.workspaces[f.workspace]
+		if w == nil {
+			return nil, false
+		}
+		return w.rings[f.kind].next(), true
+	}
 	g := c.groups[groupKey{f.workspace, f.target.group}]
 	if g == nil || f.target.nobody() {
 		return nil, false
@@ -264,7 +230,8 @@ func (c *Core) choose(f *flight) (cn *conn, possible bool) {
 	return g.rings[f.kind].next(), true
 }
 
-// hand puts f into cn's buffer.
+// hand puts f into cn's buffer. Of an unblock for the whole workspace, where nobody but the worker itself
+// knows that it waits, the others get copies.
 func (c *Core) hand(nowMs int64, cn *conn, f *flight) {
 	f.state, f.conn = buffered, cn
 	cn.flights.pushBack(f)
@@ -275,6 +242,32 @@ func (c *Core) hand(nowMs int64, cn *conn, f *flight) {
 		c.refresh(nowMs, cn, k)
 	}
 	c.wake(cn)
+	if f.target.whole && f.kind == kindUnblock {
+		c.copyToOthers(nowMs, f)
+	}
+}
+
+// copyToOthers buffers a copy of the unblock f for every connection of the workspace but the one that holds
+// f. A copy takes no slot, and nobody asks what became of it: one for a full buffer is dropped, one on a
+// stream that breaks is lost, and the worker that waited for it hears of its promise when it registers its
+// listener again, as the TypeScript SDK does once a minute.
+func (c *Core) copyToOthers(nowMs int64, f *flight) {
+	for _, cn := range f.conn.workspace.conns {
+		switch {
+		case cn == f.conn || cn.state != connOpen:
+			continue
+		case cn.outBytes >= c.limits.BufferBytes:
+			c.stats.CopiesDropped++
+			continue
+		}
+		c.stats.Copies++
+		cn.out.pushBack(&flight{kind: f.kind, workspace: f.workspace, id: f.id, copy: true, promise: f.promise, bytes: f.bytes})
+		cn.outBytes += f.bytes
+		for k := range kinds {
+			c.refresh(nowMs, cn, k)
+		}
+		c.wake(cn)
+	}
 }
 
 // wake notes that cn's writer has something to do.

@@ -21,11 +21,12 @@ type Core struct {
 	limits Limits
 	nowMs  int64
 
-	groups   map[groupKey]*group
-	conns    map[ConnID]*conn
-	order    []*conn // the same by number: what is walked, so that no decision hangs on a map's order
-	lastConn ConnID
-	woken    []ConnID
+	groups     map[groupKey]*group
+	workspaces map[string]*workspace // but the default one
+	conns      map[ConnID]*conn
+	order      []*conn // the same by number: what is walked, so that no decision hangs on a map's order
+	lastConn   ConnID
+	woken      []ConnID
 
 	flights [kinds]map[flightKey]*flight
 	checks  [kinds]workQueue
@@ -47,11 +48,12 @@ type Core struct {
 // NewCore returns a core without connections.
 func NewCore(l Limits) *Core {
 	c := &Core{
-		limits:  l.withDefaults(),
-		groups:  map[groupKey]*group{},
-		conns:   map[ConnID]*conn{},
-		targets: targets{},
-		window:  flightList{slot: linkQueue},
+		limits:     l.withDefaults(),
+		groups:     map[groupKey]*group{},
+		workspaces: map[string]*workspace{},
+		conns:      map[ConnID]*conn{},
+		targets:    targets{},
+		window:     flightList{slot: linkQueue},
 	}
 	for k := range kinds {
 		c.flights[k] = map[flightKey]*flight{}
@@ -91,7 +93,7 @@ func (c *Core) HintClaimed(nowMs int64, workspace, id string, version int64) {
 
 // hint starts the flight h unless somebody has it in hand already.
 func (c *Core) hint(nowMs int64, h flight) {
-	t, ok := c.targets.parse(h.address)
+	t, ok := c.targets.parse(h.workspace, h.address)
 	if !ok || t.nobody() {
 		return
 	}

@@ -180,7 +180,7 @@ func TestHintDuringACheckOrReportIsNotLost(t *testing.T) {
 func TestTargetMemoryIsBounded(t *testing.T) {
 	ts := targets{}
 	for i := range 3 * maxTargets {
-		ts.parse(fmt.Sprintf("poll://uni@g/%d", i))
+		ts.parse("w", fmt.Sprintf("poll://uni@g/%d", i))
 	}
 	if len(ts) > maxTargets {
 		t.Errorf("%d targets kept", len(ts))

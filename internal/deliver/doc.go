@@ -5,6 +5,9 @@
 // least once a poll interval, and an entry is removed only after it was delivered. Hints are the fast
 // path.
 //
+// Two addresses mean more than they say: the TypeScript SDK misreads its own group and pid when its base URL names
+// a workspace, so what it writes then stands for all connections of that workspace. Destination tells how.
+//
 // Core is a step function of (now, event) without clock, goroutine or store; Deliverer is the thin
 // real-time shell around it. The simulator drives Core itself.
 package deliver

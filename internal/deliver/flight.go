@@ -43,6 +43,7 @@ type flight struct {
 	attempts int               // reports that failed
 	hinted   bool              // its hint has come: another one is about a new dispatch
 	again    bool              // check once more, if the check says no or when the window ends
+	copy     bool              // only in a connection's buffer, known to nobody else, gone once it is taken
 
 	// A flight is in at most one queue and in at most one connection's list of what it holds.
 	links [2]link

@@ -303,7 +303,7 @@ func (c *Core) found(nowMs int64, l *lane, f *flight) bool {
 	if v, ok := c.scans[f.kind].gone[f.key()]; ok && v >= f.version {
 		return true
 	}
-	t, ok := c.targets.parse(f.address)
+	t, ok := c.targets.parse(f.workspace, f.address)
 	if !ok {
 		return true
 	}

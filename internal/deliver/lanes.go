@@ -8,8 +8,8 @@ import "container/heap"
 type lane struct {
 	kind  kind
 	dest  Destination
-	group *group
-	conn  *conn // whose own queue it is; nil: the group's
+	pool  *pool // whose queue it is, unless
+	conn  *conn // it is this one's own
 	state laneState
 
 	cursor   string // where the pass goes on; "" between passes
@@ -27,15 +27,21 @@ const (
 	laneParked    laneState = iota // nobody has room; room wakes it
 	laneScheduled                  // in the heap
 	laneScanning                   // its page is with the store
-	laneDead                       // its connection, or its group's last one, is gone
+	laneDead                       // its connection, or its pool's last one, is gone
 )
 
-func newLane(k kind, d Destination, g *group, cn *conn) *lane {
-	return &lane{kind: k, dest: d, group: g, conn: cn}
+func newLane(k kind, d Destination, p *pool, cn *conn) *lane {
+	return &lane{kind: k, dest: d, pool: p, conn: cn}
 }
 
 // laneOf returns the lane whose scan would find f; nil if nobody who may take f is connected.
 func (c *Core) laneOf(f *flight) *lane {
+	if f.target.whole {
+		if w := c.workspaces[f.workspace]; w != nil {
+			return w.lanes[f.kind]
+		}
+		return nil
+	}
 	g := c.groups[groupKey{f.workspace, f.target.group}]
 	switch {
 	case g == nil:
@@ -54,7 +60,7 @@ func (c *Core) roomOf(l *lane) int {
 	if l.conn != nil {
 		return l.conn.room[l.kind]
 	}
-	return l.group.room[l.kind]
+	return l.pool.room[l.kind]
 }
 
 // refill is the room at which a parked lane goes on: an eighth of one connection's, so that a scan
@@ -89,6 +95,12 @@ func (c *Core) retire(l *lane) {
 		heap.Remove(&c.lanes[l.kind], l.pos)
 	}
 	l.state = laneDead
+}
+
+func (c *Core) retireAll(lanes [kinds]*lane) {
+	for _, l := range lanes {
+		c.retire(l)
+	}
 }
 
 // scanMemory is which messages were resolved while a page was being read. Such a page may still show them;

@@ -13,7 +13,20 @@ import (
 // wait for workers that are gone, nobody else's scan meets them. poll://uni@g (no id) can reach nobody
 // and should belong to no queue that is read here; one that is met all the same is passed over.
 // Group and PID are the decoded names, as protocol.ParseAddress and the path of the poll request give
-// them.
+// them. A connection's group is never empty.
+//
+// In a workspace W other than the default one, poll://any@W/poll and poll://uni@W/poll belong to {W, "", ""}:
+// the whole workspace. The TypeScript SDK (0.11.4, 0.11.5) reads its own group and pid off the first two
+// segments of the path of its poll URL. With a base URL that ends in /w/W it polls the right path,
+// /w/W/poll/<group>/<pid>, but calls itself W and poll in the targets of the roots that it runs and in the
+// listeners that it registers. So nobody has to be connected as W/poll; who is takes part like all others.
+//
+//   - An execute goes to any connection of W, of whatever group.
+//   - An unblock goes to any one of them, and that one counts for its delivery. All others are written a copy
+//     as far as their buffers have room, because only the worker that waits knows that it does. To the
+//     others it is a promise that they never asked for, which they ignore.
+//
+// Any and uni make no difference here.
 type Destination struct {
 	Workspace string
 	Group     string

@@ -77,7 +77,13 @@ func (m *memOutbox) count(op string) int {
 // belongs is the rule in Destination's comment.
 func belongs(workspace, address string, d Destination) bool {
 	a, err := protocol.ParseAddress(address)
-	if err != nil || a.Scheme != protocol.SchemePoll || workspace != d.Workspace || a.Group != d.Group {
+	if err != nil || a.Scheme != protocol.SchemePoll || workspace != d.Workspace {
+		return false
+	}
+	if workspace != protocol.DefaultWorkspace && a.Group == workspace && a.ID == "poll" {
+		return d.Group == "" && d.PID == ""
+	}
+	if a.Group != d.Group {
 		return false
 	}
 	if a.Cast == protocol.CastUni {

@@ -21,8 +21,8 @@ const (
 )
 
 // Output appends what waits for a connection to dst, up to Limits.WriteBytes, in the order in which it was
-// handed out. The writer writes and flushes all of it, then calls Flushed before it asks again. The promises
-// are the writer's from then on.
+// handed out. The writer writes and flushes all of it, then calls Flushed before it asks again. Nobody may
+// change the promises: the writers of several connections may have been given the same one.
 func (c *Core) Output(nowMs int64, id ConnID, dst []Message) ([]Message, Status) {
 	nowMs = c.advance(nowMs)
 	cn := c.conns[id]
@@ -34,6 +34,9 @@ func (c *Core) Output(nowMs int64, id ConnID, dst []Message) ([]Message, Status)
 		n += f.bytes
 		cn.outBytes -= f.bytes
 		dst = append(dst, Message{protocol.TaskRef{ID: f.id, Version: f.version}, f.promise})
+		if f.copy {
+			continue
+		}
 		f.state, f.promise = taken, nil
 		cn.writing.pushBack(f)
 	}

@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"abide/protocol"
@@ -107,14 +108,16 @@ func (r *rig) want(got []string, want ...string) {
 	}
 }
 
-// checkCore recomputes what the core keeps in step.
-func checkCore(t interface {
+// fataler is what a test and a rapid check have in common.
+type fataler interface {
 	Helper()
 	Fatalf(string, ...any)
-}, c *Core) {
+}
+
+// checkCore recomputes what the core keeps in step.
+func checkCore(t fataler, c *Core) {
 	t.Helper()
 	var held [kinds]int
-	rooms := map[*group][kinds]int{}
 	for i, cn := range c.order {
 		if i > 0 && c.order[i-1].id >= cn.id {
 			t.Fatalf("connections are out of order at %d", i)
@@ -122,50 +125,12 @@ func checkCore(t interface {
 		if c.conns[cn.id] != cn || cn.group.byPID[cn.pid] != cn {
 			t.Fatalf("connection %d is not registered everywhere", cn.id)
 		}
-		var slots [kinds]int
-		outBytes := 0
-		for f := cn.flights.front; f != nil; f = f.links[linkConn].next {
-			slots[f.kind]++
-			if f.conn != cn || c.flights[f.kind][f.key()] != f {
-				t.Fatalf("flight %v of connection %d is astray", f.key(), cn.id)
-			}
-			if f.state == buffered {
-				outBytes += f.bytes
-			}
-			if (f.promise != nil) != (f.kind == kindUnblock && f.state == buffered) {
-				t.Fatalf("flight %v in state %d: promise %v", f.key(), f.state, f.promise)
-			}
-		}
-		if slots != cn.held || outBytes != cn.outBytes {
-			t.Fatalf("connection %d counts %v slots and %d bytes, holds %v and %d", cn.id, cn.held, cn.outBytes, slots, outBytes)
-		}
-		sum := rooms[cn.group]
+		checkConn(t, c, cn)
 		for k := range kinds {
 			held[k] += cn.held[k]
-			sum[k] += cn.room[k]
-			if cn.held[k] > c.slots(k) {
-				t.Fatalf("connection %d holds %d messages of kind %d, limit %d", cn.id, cn.held[k], k, c.slots(k))
-			}
-			inRing := 0
-			for _, r := range cn.group.rings[k].conns {
-				if r == cn {
-					inRing++
-				}
-			}
-			if (cn.room[k] > 0) != (inRing == 1) || inRing > 1 {
-				t.Fatalf("connection %d has room %d and stands %d times in the ring", cn.id, cn.room[k], inRing)
-			}
-		}
-		rooms[cn.group] = sum
-	}
-	if len(c.conns) != len(c.order) || len(rooms) != len(c.groups) {
-		t.Fatalf("%d connections and %d groups registered, %d and %d listed", len(c.conns), len(c.groups), len(c.order), len(rooms))
-	}
-	for g, sum := range rooms {
-		if g.room != sum {
-			t.Fatalf("group %v counts room %v, has %v", g.key, g.room, sum)
 		}
 	}
+	checkPools(t, c)
 	for k := range kinds {
 		if c.checks[k].n > len(c.flights[k]) || held[k] > len(c.flights[k]) {
 			t.Fatalf("more of kind %d queued (%d) or held (%d) than in flight (%d)", k, c.checks[k].n, held[k], len(c.flights[k]))
@@ -182,5 +147,88 @@ func checkCore(t interface {
 			t.Fatalf("window out of order: %d after %d", f.untilMs, until)
 		}
 		until = f.untilMs
+	}
+}
+
+// checkConn recomputes what one connection holds.
+func checkConn(t fataler, c *Core, cn *conn) {
+	t.Helper()
+	var slots [kinds]int
+	for f := cn.flights.front; f != nil; f = f.links[linkConn].next {
+		slots[f.kind]++
+		if f.conn != cn || f.copy || c.flights[f.kind][f.key()] != f {
+			t.Fatalf("flight %v of connection %d is astray", f.key(), cn.id)
+		}
+		if (f.promise != nil) != (f.kind == kindUnblock && f.state == buffered) {
+			t.Fatalf("flight %v in state %d: promise %v", f.key(), f.state, f.promise)
+		}
+	}
+	outBytes, last := 0, 0
+	for f := cn.out.front; f != nil; f = f.links[linkQueue].next {
+		last = f.bytes
+		outBytes += last
+		if f.copy && (cn.workspace == nil || f.promise == nil) || !f.copy && (f.conn != cn || f.state != buffered) {
+			t.Fatalf("%v in the buffer of connection %d is astray", f.key(), cn.id)
+		}
+	}
+	if slots != cn.held || outBytes != cn.outBytes {
+		t.Fatalf("connection %d counts %v slots and %d bytes, holds %v and %d", cn.id, cn.held, cn.outBytes, slots, outBytes)
+	}
+	if outBytes-last >= c.limits.BufferBytes {
+		t.Fatalf("connection %d buffers %d bytes, the last message %d, limit %d", cn.id, outBytes, last, c.limits.BufferBytes)
+	}
+	for k := range kinds {
+		if cn.held[k] > c.slots(k) {
+			t.Fatalf("connection %d holds %d messages of kind %d, limit %d", cn.id, cn.held[k], k, c.slots(k))
+		}
+	}
+}
+
+// checkPools recomputes the groups and workspaces from their connections.
+func checkPools(t fataler, c *Core) {
+	t.Helper()
+	groups, workspaces := map[*group][]*conn{}, map[*workspace][]*conn{}
+	for _, cn := range c.order {
+		groups[cn.group] = append(groups[cn.group], cn)
+		if cn.workspace != nil {
+			workspaces[cn.workspace] = append(workspaces[cn.workspace], cn)
+		}
+		name := cn.group.key.workspace
+		if c.groups[cn.group.key] != cn.group || c.workspaces[name] != cn.workspace || (cn.workspace == nil) != (name == protocol.DefaultWorkspace) {
+			t.Fatalf("connection %d is in an unknown group or workspace", cn.id)
+		}
+	}
+	if len(c.conns) != len(c.order) || len(groups) != len(c.groups) || len(workspaces) != len(c.workspaces) {
+		t.Fatalf("%d connections, %d groups, %d workspaces registered, %d, %d and %d listed",
+			len(c.conns), len(c.groups), len(c.workspaces), len(c.order), len(groups), len(workspaces))
+	}
+	for g, conns := range groups {
+		checkPool(t, &g.pool, conns)
+	}
+	for w, conns := range workspaces {
+		if !slices.Equal(w.conns, conns) {
+			t.Fatalf("%v has %d connections, lists %d", w.lanes[0].dest, len(conns), len(w.conns))
+		}
+		checkPool(t, &w.pool, conns)
+	}
+}
+
+func checkPool(t fataler, p *pool, conns []*conn) {
+	t.Helper()
+	for k := range kinds {
+		sum, roomy := 0, 0
+		for _, cn := range conns {
+			sum += cn.room[k]
+			if cn.room[k] == 0 {
+				continue
+			}
+			roomy++
+			if !slices.Contains(p.rings[k].conns, cn) {
+				t.Fatalf("connection %d has room %d and is not in the ring of %v", cn.id, cn.room[k], p.lanes[k].dest)
+			}
+		}
+		if p.room[k] != sum || len(p.rings[k].conns) != roomy {
+			t.Fatalf("%v counts room %d in %d connections, has %d in %d", p.lanes[k].dest, p.room[k], len(p.rings[k].conns), sum, roomy)
+		}
 	}
 }

@@ -28,6 +28,11 @@ type Stats struct {
 	HintsDropped uint64
 	Errors       [Classes]uint64 // failed calls to the outbox
 	Groups       []GroupStats    // by their oldest connection
+
+	// Copies counts copies of an unblock for the whole workspace, put into the buffers of the connections
+	// that the message itself did not go to; CopiesDropped those for which there was no room.
+	Copies        uint64
+	CopiesDropped uint64
 }
 
 // Stats returns a copy of the counters, and counts the groups.

@@ -7,7 +7,11 @@ type target struct {
 	group string
 	pid   string // the only one, or the preferred one; empty: none named
 	uni   bool   // pid and nobody else
+	whole bool   // everybody in the workspace, whatever the group; then the rest is empty
 }
+
+// wholeID is the id of the addresses that stand for a whole workspace, as Destination's comment tells.
+const wholeID = "poll"
 
 // nobody reports whether no connection can ever be the target's.
 func (t target) nobody() bool { return t.uni && t.pid == "" }
@@ -18,9 +22,18 @@ const maxTargets = 1024
 // targets remembers parsed addresses, because most messages go to the same few.
 type targets map[string]target
 
-// parse returns the target of a poll address; not ok for addresses of other schemes and for what is no
-// address.
-func (ts targets) parse(address string) (target, bool) {
+// parse returns the target of a poll address of a message in a workspace; not ok for addresses of other schemes
+// and for what is no address.
+func (ts targets) parse(workspace, address string) (target, bool) {
+	t, ok := ts.read(address)
+	if t.pid == wholeID && t.group == workspace && workspace != protocol.DefaultWorkspace {
+		return target{whole: true}, ok
+	}
+	return t, ok
+}
+
+// read is parse without the workspace: what the address says by itself.
+func (ts targets) read(address string) (target, bool) {
 	if t, ok := ts[address]; ok {
 		return t, true
 	}
