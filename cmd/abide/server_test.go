@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -248,6 +249,51 @@ func TestStopEndsStreamsAndIdleConnections(t *testing.T) {
 	}
 	if strings.Contains(r.stderr.String(), "level=WARN") || strings.Contains(r.stderr.String(), "level=ERROR") {
 		t.Error("a regular stop is not a warning")
+	}
+}
+
+// TestStopUnderLoad stops a server that many clients write to, and then looks for everything that was
+// acknowledged.
+func TestStopUnderLoad(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.db")
+	r := start(t, serveArgs(file)...)
+	var mu sync.Mutex
+	var acknowledged []string
+	var clients sync.WaitGroup
+	enough := make(chan struct{})
+	for i := range 16 {
+		c := r.client(t)
+		clients.Go(func() {
+			for n := 0; ; n++ {
+				id := fmt.Sprintf("p%d.%d", i, n)
+				_, err := c.PromiseCreate(t.Context(), protocol.PromiseCreate{ID: id, TimeoutAt: 1 << 50})
+				if status := client.Status(err); err != nil && status != 0 && status != protocol.StatusUnavailable {
+					t.Errorf("%s: %v", id, err)
+				}
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				if acknowledged = append(acknowledged, id); len(acknowledged) == 200 {
+					close(enough)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	<-enough
+	if code := r.stop(t); code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+	clients.Wait()
+	if log := r.stderr.String(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "level=WARN") {
+		t.Error("a regular stop is not a warning")
+	}
+	again := start(t, serveArgs(file)...)
+	for _, id := range acknowledged {
+		if _, err := again.client(t).PromiseGet(t.Context(), id); err != nil {
+			t.Errorf("%s was acknowledged: %v", id, err)
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func checkOrigin(origin string) error {
 // are allowed, as the reference's configurations have them.
 func checkBind(bind string) error {
 	if bind == "" || strings.ContainsAny(bind, "/ ") {
-		return fmt.Errorf("--server-bind is %q: it must be an address or a host name, such as 0.0.0.0, 127.0.0.1 or ::", bind)
+		return fmt.Errorf("--server-bind is %q: it must be an address or a host name, such as :: or 127.0.0.1", bind)
 	}
 	if host := strings.Trim(bind, "[]"); strings.Contains(host, ":") && net.ParseIP(host) == nil {
 		return fmt.Errorf("--server-bind is %q: the port goes into --server-port", bind)

@@ -216,7 +216,7 @@ func TestReportIsOneObjectWithEveryMember(t *testing.T) {
 
 func TestSameSeedSamePayload(t *testing.T) {
 	payload := func(seed uint64, name string) string {
-		return newClient(&plan{seed: seed, sizeBytes: 50}, name, nil).payload
+		return newClient(&plan{seed: seed, sizeBytes: 50}, name, nil, nil).payload
 	}
 	if first, again := payload(1, "0000"), payload(1, "0000"); first != again {
 		t.Error("one seed gave two payloads")

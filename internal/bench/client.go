@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"abide/protocol"
@@ -57,14 +58,31 @@ type client struct {
 // tally is what a client has counted. Only what ends within the measured time is counted, but for objects.
 type tally struct {
 	measuring  func() bool
-	latencies  *hdrhistogram.Histogram // microseconds
+	latencies  *latencies
 	operations int64
 	requests   int64            // answered as expected
 	errors     map[string]int64 // by status, or timeout, connection, stream
 	objects    int64            // promises made, whenever
 }
 
-func newClient(p *plan, name string, measuring func() bool) *client {
+// latencies is a histogram of microseconds that a few clients share: one for each would take more memory
+// than ten thousand connections do. Safe for concurrent use.
+type latencies struct {
+	mu        sync.Mutex
+	histogram *hdrhistogram.Histogram
+}
+
+func newLatencies() *latencies {
+	return &latencies{histogram: hdrhistogram.New(1, maxLatencyUs, latencyDigits)}
+}
+
+func (l *latencies) record(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.histogram.RecordValue(min(d.Microseconds(), maxLatencyUs))
+}
+
+func newClient(p *plan, name string, measuring func() bool, l *latencies) *client {
 	random := rand.New(rand.NewPCG(p.seed, uint64(len(name))<<32^hashName(name)))
 	return &client{
 		plan:    p,
@@ -75,7 +93,7 @@ func newClient(p *plan, name string, measuring func() bool) *client {
 		random:  random,
 		tally: tally{
 			measuring: measuring,
-			latencies: hdrhistogram.New(1, maxLatencyUs, latencyDigits),
+			latencies: l,
 			errors:    map[string]int64{},
 		},
 	}
@@ -143,7 +161,7 @@ func (c *client) operate() {
 	}
 	if c.tally.measuring() {
 		c.tally.operations++
-		_ = c.tally.latencies.RecordValue(min(end.Sub(start).Microseconds(), maxLatencyUs))
+		c.tally.latencies.record(end.Sub(start))
 	}
 }
 

@@ -17,6 +17,9 @@ import (
 // spaces on its left, so that it can be written into the buffer once the body stands.
 const lengthWidth = 8
 
+// firstBuffer is the size of a connection's buffer for answers until one needs more.
+const firstBuffer = 4 << 10
+
 // maxAnswerBytes bounds one answer, header and body.
 const maxAnswerBytes = 64 << 20
 
@@ -39,7 +42,7 @@ func newConnection(t target) *connection {
 	for range lengthWidth {
 		header += " "
 	}
-	return &connection{target: t, header: []byte(header + "\r\n\r\n"), free: make([]byte, 16<<10)}
+	return &connection{target: t, header: []byte(header + "\r\n\r\n"), free: make([]byte, firstBuffer)}
 }
 
 // open dials unless the connection stands.

@@ -54,7 +54,7 @@ func (r *runner) preloadAll(ctx context.Context, total int) error {
 			share++
 		}
 		running.Go(func() {
-			c := newClient(&shared, preloadName(i), func() bool { return false })
+			c := newClient(&shared, preloadName(i), func() bool { return false }, nil)
 			defer c.close()
 			for c.made < int64(share) && ctx.Err() == nil {
 				c.conn.limit(time.Now().Add(operationTimeout))

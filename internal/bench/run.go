@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Run runs c and returns what it has measured. An error means that there is nothing to report: the
@@ -86,12 +84,19 @@ func (r *runner) progress(format string, args ...any) {
 	}
 }
 
+// maxHistograms is how many histograms the clients share at most.
+const maxHistograms = 64
+
 // measure lets the clients run through warmup and measured time, and counts.
 func (r *runner) measure(ctx context.Context) error {
 	var measuring, over atomic.Bool
 	clients := make([]*client, r.config.Clients)
+	histograms := make([]*latencies, min(len(clients), maxHistograms))
+	for i := range histograms {
+		histograms[i] = newLatencies()
+	}
 	for i := range clients {
-		clients[i] = newClient(&r.plan, fmt.Sprintf("%04d", i), measuring.Load)
+		clients[i] = newClient(&r.plan, fmt.Sprintf("%04d", i), measuring.Load, histograms[i%len(histograms)])
 		if err := clients[i].connect(); err != nil {
 			closeAll(clients[:i+1])
 			return fmt.Errorf("client %d of %d cannot connect: %w", i+1, len(clients), err)
@@ -121,7 +126,7 @@ func (r *runner) measure(ctx context.Context) error {
 		return err // the clients end by themselves, at endBy at the latest
 	}
 	running.Wait()
-	r.sum(clients)
+	r.sum(clients, histograms)
 	return nil
 }
 
@@ -216,11 +221,13 @@ func (r *runner) missing(reason error, members ...string) {
 }
 
 // sum adds the clients' tallies up.
-func (r *runner) sum(clients []*client) {
-	all := hdrhistogram.New(1, maxLatencyUs, latencyDigits)
+func (r *runner) sum(clients []*client, histograms []*latencies) {
+	all := histograms[0].histogram
+	for _, other := range histograms[1:] {
+		all.Merge(other.histogram)
+	}
 	rep := &r.report
 	for _, c := range clients {
-		all.Merge(c.tally.latencies)
 		rep.Objects += c.tally.objects
 		rep.Operations += c.tally.operations
 		rep.Requests += c.tally.requests

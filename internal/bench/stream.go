@@ -14,7 +14,7 @@ import (
 )
 
 // streamBuffer bounds one line of a stream. An execute message is a few hundred bytes.
-const streamBuffer = 64 << 10
+const streamBuffer = 16 << 10
 
 // stream is a worker's open /poll request. It is owned by one client's goroutine, which reads it only while
 // it waits for a message; what comes earlier waits in the socket.
