@@ -87,6 +87,7 @@ async function runSuite(suite: Suite, tally: Tally): Promise<void> {
     if (log.length > 0) console.log(`      --- last lines of the log ---\n${indent(log.join("\n"))}`);
   };
   const child = new Child(suite.command, suite.args, {
+    tidiesUp: true,
     onMessage: (message) => {
       const told = message as Report;
       if (told.report === "begin") open = told.scenario;

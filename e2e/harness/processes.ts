@@ -4,11 +4,16 @@
 // started. Whatever way this process ends (return, error, Ctrl-C, SIGTERM), all groups are killed.
 
 import { type ChildProcess, spawn } from "node:child_process";
+import { atMost } from "./waiting.ts";
 
 /** Lines of output kept for each child: enough to explain a failure, bounded over a long run. */
 const LINES_KEPT_MAX = 400;
 
-const groups = new Set<number>();
+/** How long a child that tidies up may take for it. */
+const TIDY_MS_MAX = 3_000;
+
+/** The process groups to end with this process, and the signal for each. */
+const groups = new Map<number, "SIGKILL" | "SIGTERM">();
 
 export interface ChildOptions {
   env?: Record<string, string>;
@@ -17,6 +22,8 @@ export interface ChildOptions {
   onMessage?: (message: unknown) => void;
   /** Called for each line of standard output. */
   onLine?: (line: string) => void;
+  /** The child loads this module too: on SIGTERM it kills what it started itself, which SIGKILL would leave behind. */
+  tidiesUp?: boolean;
 }
 
 /** A running child with the tail of its output. */
@@ -25,6 +32,7 @@ export class Child {
   /** Settles, never rejects, when the child has ended; a child that could not start has code null. */
   readonly ended: Promise<{ code: number | null; signal: string | null }>;
   private readonly process: ChildProcess;
+  private readonly tidiesUp: boolean;
 
   constructor(command: string, args: string[], options: ChildOptions = {}) {
     this.process = spawn(command, args, {
@@ -34,7 +42,8 @@ export class Child {
       stdio: ["ignore", "pipe", "pipe", ...(options.onMessage ? (["ipc"] as const) : [])],
     });
     const pid = this.process.pid;
-    if (pid !== undefined) groups.add(pid);
+    this.tidiesUp = options.tidiesUp ?? false;
+    if (pid !== undefined) groups.set(pid, this.tidiesUp ? "SIGTERM" : "SIGKILL");
     this.keepLines(this.process.stdout, options.onLine);
     this.keepLines(this.process.stderr);
     if (options.onMessage) this.process.on("message", options.onMessage);
@@ -59,11 +68,6 @@ export class Child {
     return this.process.pid !== undefined && this.process.exitCode === null && this.process.signalCode === null;
   }
 
-  /** Sends a message to a Node child; a child that is gone hears nothing. */
-  send(message: object): void {
-    if (this.process.connected) this.process.send(message, () => {});
-  }
-
   /** Signals the child alone. */
   signal(name: "SIGTERM" | "SIGINT"): void {
     if (this.running) this.process.kill(name);
@@ -71,7 +75,11 @@ export class Child {
 
   /** Kills the child and everything it started, and waits until it is gone. */
   async kill(): Promise<void> {
-    if (this.process.pid !== undefined) killGroup(this.process.pid);
+    if (this.tidiesUp) {
+      this.signal("SIGTERM");
+      await atMost(TIDY_MS_MAX, this.ended);
+    }
+    if (this.process.pid !== undefined) signalGroup(this.process.pid, "SIGKILL");
     await this.ended;
   }
 
@@ -93,9 +101,9 @@ export class Child {
   }
 }
 
-function killGroup(pid: number): void {
+function signalGroup(pid: number, signal: "SIGKILL" | "SIGTERM"): void {
   try {
-    process.kill(-pid, "SIGKILL");
+    process.kill(-pid, signal);
   } catch {
     // The group is gone already, which is what was wanted.
   }
@@ -109,7 +117,7 @@ export function atExit(act: () => void): void {
 }
 
 process.on("exit", () => {
-  for (const pid of groups) killGroup(pid);
+  for (const [pid, signal] of groups) signalGroup(pid, signal);
   for (const act of lastActs.reverse()) act();
 });
 for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]] as const) {
