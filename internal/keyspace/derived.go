@@ -127,7 +127,7 @@ func (k Keys) deriveTags(dst []kv.Entry, o *machine.Object) []kv.Entry {
 				dst = append(dst, kv.Entry{Key: key, Value: marker})
 			}
 		case t.Name == protocol.TagOrigin:
-			if Tree(bounded(t.Value)) != Tree(o.ID) {
+			if len(t.Value) > protocol.MaxIDBytes || Tree(t.Value) != Tree(o.ID) {
 				key := appendID(k.treeOf(bounded(t.Value), treeOrigin), o.ID)
 				dst = append(dst, kv.Entry{Key: key, Value: marker})
 			}

@@ -9,7 +9,7 @@ import (
 )
 
 // The searches (design/machine.md section 6): bounded pages in (tree, id) order, state judged on the
-// projection. A page ends at its limit, at searchBytes or after searchCandidates; a cursor means that the
+// projection. A page ends at its limit, at searchBytes or after searchReads; a cursor means that the
 // scan did not reach the end, so a page may be short, even empty.
 
 // badCursor refuses a cursor that this server did not make for this filter.
@@ -83,10 +83,18 @@ func hasAll(have, want protocol.Tags) bool {
 	return true
 }
 
+// pageLimit is the limit of a search's page: the request's, or the default where it has none.
+func pageLimit(limit, byDefault int) int {
+	if limit == 0 {
+		return byDefault
+	}
+	return limit
+}
+
 // walk enumerates a path after an id and calls take for each object until take declines, the bounds of a
 // page are reached or the path ends. It returns the id to continue after, empty at the end.
 func (op *Op) walk(path Path, after string, take func(*Object) (more bool, err error)) (next string, err error) {
-	for scanned := 0; scanned < searchCandidates; {
+	for scanned := 0; scanned < searchReads; {
 		page, err := op.State.Enumerate(path, after, searchStep)
 		if err != nil {
 			return "", err
@@ -119,7 +127,7 @@ func (op *Op) promiseSearch(r *protocol.PromiseSearch) (protocol.Reply, error) {
 		return badCursor, nil
 	}
 	body := protocol.PromisesBody{}
-	bytes := int64(0)
+	limit, bytes := pageLimit(r.Limit, protocol.DefaultPromiseSearchLimit), int64(0)
 	next, err := op.walk(searchPath(r.Tags), after, func(o *Object) (bool, error) {
 		state := o.State
 		if expired(o, op.Now) {
@@ -135,7 +143,7 @@ func (op *Op) promiseSearch(r *protocol.PromiseSearch) (protocol.Reply, error) {
 		}
 		body.Promises = append(body.Promises, p)
 		bytes += o.recordBytes() + o.Param.Size + o.Value.Size
-		return len(body.Promises) < r.Limit && bytes < searchBytes, nil
+		return len(body.Promises) < limit && bytes < searchBytes, nil
 	})
 	if next != "" {
 		body.Cursor = cursorFor(next, filter)
@@ -154,7 +162,7 @@ func (op *Op) taskSearch(r *protocol.TaskSearch) (protocol.Reply, error) {
 		path.Kind = PathAll // fulfilled tasks have no index entry: indexes hold open work
 	}
 	body := protocol.TasksBody{}
-	bytes := int64(0)
+	limit, bytes := pageLimit(r.Limit, protocol.DefaultTaskSearchLimit), int64(0)
 	next, err := op.walk(path, after, func(o *Object) (bool, error) {
 		if o.Task == nil || (r.State != "" && op.taskState(o) != r.State) {
 			return true, nil
@@ -162,7 +170,7 @@ func (op *Op) taskSearch(r *protocol.TaskSearch) (protocol.Reply, error) {
 		t := op.task(o)
 		body.Tasks = append(body.Tasks, t)
 		bytes += int64(len(t.ID) + len(t.PID) + 100)
-		return len(body.Tasks) < r.Limit && bytes < searchBytes, nil
+		return len(body.Tasks) < limit && bytes < searchBytes, nil
 	})
 	if next != "" {
 		body.Cursor = cursorFor(next, filter)
@@ -177,8 +185,8 @@ func (op *Op) scheduleSearch(r *protocol.ScheduleSearch) (protocol.Reply, error)
 		return badCursor, nil
 	}
 	body := protocol.SchedulesBody{}
-	bytes := int64(0)
-	for scanned := 0; scanned < searchCandidates; scanned += searchStep {
+	limit, bytes := pageLimit(r.Limit, protocol.DefaultScheduleSearchLimit), int64(0)
+	for scanned := 0; scanned < searchReads; scanned += searchStep {
 		page, err := op.State.Schedules(after, searchStep)
 		if err != nil {
 			return protocol.Reply{}, err
@@ -194,7 +202,7 @@ func (op *Op) scheduleSearch(r *protocol.ScheduleSearch) (protocol.Reply, error)
 			}
 			body.Schedules = append(body.Schedules, record)
 			bytes += s.PromiseParam.Size + int64(len(s.ID)) + 200
-			if len(body.Schedules) == r.Limit || bytes >= searchBytes {
+			if len(body.Schedules) == limit || bytes >= searchBytes {
 				if i < len(page)-1 || len(page) == searchStep {
 					body.Cursor = cursorFor(after, filter)
 				}

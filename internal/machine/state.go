@@ -129,7 +129,8 @@ type Page struct {
 	// Next is the id after which the next step continues; empty when the enumeration has ended. It may be
 	// an id that is not among Objects.
 	Next string
-	// Scanned counts the candidates looked at, including those that were dropped.
+	// Scanned counts the reads that the step took of the store: rows passed over, entries, and the records that
+	// they lead to.
 	Scanned int
 }
 
@@ -190,10 +191,11 @@ const (
 	claimPreloadBytes = 1 << 20
 	fencePreloadCount = 64
 	fencePreloadBytes = 64 << 10
-	// A search page ends after that many candidates or bytes.
-	searchCandidates = 10_000
-	searchBytes      = 4 << 20
-	searchStep       = 500
+	// A search page ends after that many reads or bytes. The storage contract gives one snapshot 10,000 reads;
+	// the last step of a page takes up to 2,000, the payloads of its promises as many.
+	searchReads = 5_000
+	searchBytes = 4 << 20
+	searchStep  = 500
 	// occurrences and occurrenceBytes bound what one schedule step creates.
 	occurrences     = 64
 	occurrenceBytes = 1 << 20

@@ -6,6 +6,7 @@ import (
 	"abide/internal/keyspace"
 	"abide/internal/machine"
 	"abide/kv"
+	"abide/protocol"
 )
 
 // Enumerate implements machine.State.
@@ -18,9 +19,9 @@ func (t *Txn) Enumerate(p machine.Path, after string, limit int) (machine.Page, 
 	case machine.PathTag:
 		return t.candidates(after, limit, t.indexed(t.keys.Tagged(p.Name, p.Value)), t.indexed(t.keys.ManyTags()))
 	case machine.PathBranch:
-		return t.candidates(after, limit, t.indexed(t.keys.Branch(p.Value)), single(p.Value))
+		return t.candidates(after, limit, t.orObjects(t.keys.Branch(p.Value), p.Value, single)...)
 	case machine.PathOrigin:
-		return t.candidates(after, limit, t.indexed(t.keys.Origin(p.Value)), t.treeObjects(p.Value))
+		return t.candidates(after, limit, t.orObjects(t.keys.Origin(p.Value), p.Value, t.treeObjects)...)
 	}
 	return machine.Page{}, fmt.Errorf("store: unknown access path %d", p.Kind)
 }
@@ -33,46 +34,61 @@ func (t *Txn) adopt(id string, record []byte) (*machine.Object, error) {
 	return t.decode(id, record)
 }
 
+// orObjects are the streams of an index and of the objects that the index leaves out because a tag's value says
+// where they are. No id, and so no such object, is longer than protocol.MaxIDBytes.
+func (t *Txn) orObjects(all kv.Range, value string, objects func(value string) stream) []stream {
+	streams := []stream{t.indexed(all)}
+	if len(value) <= protocol.MaxIDBytes {
+		streams = append(streams, objects(value))
+	}
+	return streams
+}
+
+// firstScan is how many rows a walk over objects reads at first and after a jump: what is read of a tree's other
+// rows is read for nothing, and chunks are large.
+const firstScan = 32
+
 // allObjects walks the objects of the workspace in key order. Within a tree they come first; the rest of the
-// tree is jumped over.
+// tree is passed over, or jumped over where it is long.
 func (t *Txn) allObjects(after string, limit int) (machine.Page, error) {
 	r := t.keys.All()
 	if after != "" {
 		r = keyspace.After(r, t.keys.Object(after))
 	}
-	page := machine.Page{Next: after}
-	// A page must end at an id to continue after. Only the tree of the empty name may have none yet.
-	for page.Scanned < limit || page.Next == "" {
-		want := max(limit-page.Scanned, 1)
+	page := machine.Page{}
+	for batch := firstScan; page.Scanned < limit; {
+		want := min(batch, limit-page.Scanned)
 		rows, err := t.r.Scan(r, want)
 		if err != nil {
 			return page, err
 		}
-		ended := len(rows) < want
+		page.Scanned += len(rows)
+		tree, past := "", false // past: the scan has come to the other rows of tree
 		for _, row := range rows {
-			page.Scanned++
 			id, isObject, err := t.keys.ParseObject(row.Key)
 			if err != nil {
 				return page, err
 			}
-			if !isObject { // id is the tree: continue after it
-				if page.Next == "" || keyspace.Tree(page.Next) != id {
-					page.Next = id
-				}
-				r.Start, ended = t.keys.TreeEnd(id), false
-				break
+			if !isObject {
+				// To continue after the whole tree: no id holds a NUL, so this stands before the next tree.
+				tree, past, page.Next = id, true, id+"\x00"
+				continue
 			}
 			o, err := t.adopt(id, row.Value)
 			if err != nil {
 				return page, err
 			}
 			page.Objects = append(page.Objects, o)
-			page.Next = id
-			r = keyspace.After(r, row.Key)
+			past, page.Next = false, id
 		}
-		if ended {
+		if len(rows) < want {
 			page.Next = ""
 			return page, nil
+		}
+		if past {
+			batch, r.Start = firstScan, t.keys.TreeEnd(tree)
+		} else {
+			batch, r = 2*batch, keyspace.After(r, rows[len(rows)-1].Key)
 		}
 	}
 	return page, nil
@@ -148,11 +164,13 @@ func single(id string) stream {
 func (t *Txn) candidates(after string, limit int, streams ...stream) (machine.Page, error) {
 	heads := make([][]string, len(streams))
 	more := make([]bool, len(streams))
+	read := 0
 	for i, next := range streams {
 		var err error
 		if heads[i], more[i], err = next(after, limit); err != nil {
 			return machine.Page{}, err
 		}
+		read += len(heads[i])
 	}
 	ids := make([]string, 0, limit)
 	ended := false
@@ -179,7 +197,7 @@ func (t *Txn) candidates(after string, limit int, streams ...stream) (machine.Pa
 	if err := t.Load(ids); err != nil {
 		return machine.Page{}, err
 	}
-	page := machine.Page{Scanned: len(ids)}
+	page := machine.Page{Scanned: read + len(ids)}
 	for _, id := range ids {
 		if o := t.cache[id].object; o != nil { // an index may be a superset
 			page.Objects = append(page.Objects, o)

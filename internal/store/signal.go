@@ -19,6 +19,17 @@ const (
 	TopicUnblock = "unblock"
 )
 
+// maxSignalBytes is the longest signal that every engine carries (PostgreSQL's notifications end below 8,000
+// bytes, and several share one). Longer than that are messages whose id and address are both near their limits.
+const maxSignalBytes = 2048
+
+// hint gives a signal, unless it is too long: whoever it is for scans as well, so it is only later.
+func (t *Txn) hint(s kv.Signal) {
+	if len(s.Topic)+len(s.Body) <= maxSignalBytes {
+		t.tx.Signal(s)
+	}
+}
+
 // Message names a message of the outbox in a signal.
 type Message struct {
 	Workspace string

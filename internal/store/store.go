@@ -190,7 +190,7 @@ func (t *Txn) replace(o, stored *machine.Object) error {
 			return err
 		}
 		if kind, _ := keyspace.Classify(was.Key); kind == keyspace.EntryExecute {
-			t.tx.Signal(ClaimedSignal(t.ws, stored.ID, stored.Task.Version))
+			t.hint(ClaimedSignal(t.ws, stored.ID, stored.Task.Version))
 		}
 	}
 	for _, is := range t.new {
@@ -202,9 +202,9 @@ func (t *Txn) replace(o, stored *machine.Object) error {
 		}
 		switch kind, dueAt := keyspace.Classify(is.Key); kind {
 		case keyspace.EntryTimer:
-			t.tx.Signal(TimerSignal(dueAt))
+			t.hint(TimerSignal(dueAt))
 		case keyspace.EntryExecute:
-			t.tx.Signal(ExecuteSignal(t.ws, o.ID, o.Task.Version, o.Target()))
+			t.hint(ExecuteSignal(t.ws, o.ID, o.Task.Version, o.Target()))
 		}
 	}
 	return nil
@@ -265,7 +265,7 @@ func (t *Txn) SetDraining(id string, draining bool) error {
 	if err := t.tx.Put(t.keys.Drain(id), keyspace.Marker()); err != nil {
 		return err
 	}
-	t.tx.Signal(TimerSignal(0))
+	t.hint(TimerSignal(0))
 	return t.tx.Put(derived.Key, derived.Value)
 }
 
@@ -276,7 +276,7 @@ func (t *Txn) PutUnblock(u machine.Unblock) error {
 		return err
 	}
 	derived := t.keys.DeriveUnblock(u.ID, u.Address)
-	t.tx.Signal(UnblockSignal(t.ws, u.ID, u.Address))
+	t.hint(UnblockSignal(t.ws, u.ID, u.Address))
 	return t.tx.Put(derived.Key, derived.Value)
 }
 
