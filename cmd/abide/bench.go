@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -74,7 +75,10 @@ func (c *benchCommand) Run(in surroundings, _ *environment) error {
 	}
 	report, err := bench.Run(ctx, config)
 	clear()
-	if err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted; nothing was measured to its end")
+	case err != nil:
 		return err
 	}
 	report.Version = buildVersion()

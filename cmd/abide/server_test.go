@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -373,7 +372,7 @@ func TestBenchStopsAtASignal(t *testing.T) {
 	signals <- os.Interrupt
 	var stdout, stderr bytes.Buffer
 	code := run([]string{"bench", "create", "--url", r.url, "--for", "1h"}, surroundings{stdout: &stdout, stderr: &stderr, signals: signals})
-	if code != exitFailure || stdout.Len() != 0 || !strings.Contains(stderr.String(), context.Canceled.Error()) {
+	if code != exitFailure || stdout.Len() != 0 || !strings.Contains(stderr.String(), "Fatal: interrupted") {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
 	}
 }
