@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"abide/internal/api"
@@ -27,7 +26,7 @@ const (
 
 // service is the server behind the listeners, from the HTTP surface down to the store.
 type service struct {
-	http     *http.Server
+	http     *api.Server
 	handler  *api.Handler
 	delivery *deliver.Deliverer
 	engine   *engine.Engine

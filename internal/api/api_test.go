@@ -88,7 +88,7 @@ func start(t *testing.T, o api.Options, adjust ...func(*http.Server)) *fixture {
 		t.Fatal(err)
 	}
 	ts := httptest.NewUnstartedServer(f.handler)
-	ts.Config = api.NewServer(f.handler, o.Log)
+	ts.Config = api.NewServer(f.handler, o.Log).Server
 	for _, a := range adjust {
 		a(ts.Config)
 	}
