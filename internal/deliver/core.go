@@ -126,13 +126,17 @@ func (c *Core) hint(nowMs int64, h flight) {
 // ends that one if so. A hint says that the entry was queued just now. If the message in flight has been
 // written before, it stands for an earlier dispatch (the task was halted and continued since, or the
 // workspace was reset), and the worker must hear of this one. Unless a scan was faster than the hint: that
-// looks the same, and the doubt is resolved when the window ends, by a check instead of a report.
+// looks the same, and the doubt is resolved when the window ends, by a check instead of a report. A hint of an
+// earlier version than the one in flight was overtaken by it. (Or the workspace was reset; a scan finds
+// the new task when the old one's window is over.)
 func (c *Core) supersedes(nowMs int64, h *flight) bool {
 	f := c.flights[h.kind][h.key()]
-	if f == nil {
+	switch {
+	case f == nil:
 		return true
-	}
-	if f.version == h.version {
+	case f.version > h.version:
+		return false
+	case f.version == h.version:
 		late := !f.hinted
 		f.hinted = true
 		switch {

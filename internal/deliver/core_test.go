@@ -213,6 +213,29 @@ func TestHintThatIsSlowerThanAScan(t *testing.T) {
 	}
 }
 
+func TestHintThatWasOvertaken(t *testing.T) {
+	r := newRig(t, Limits{})
+	a := r.connect("w", "g", "a")
+	late := r.queue("t", 0, "poll://any@g")
+	r.pass(1000)
+	r.want(r.read(a), "t@0")
+	r.box.claim("w", "t")
+	r.queueAndHint("t", 1, "poll://any@g") // released
+	r.work()
+	r.want(r.read(a), "t@1")
+	r.core.HintExecute(r.nowMs, late)
+	r.pass(2000)
+	r.want(r.read(a)) // not twice
+
+	r.box.claim("w", "t")
+	r.queueAndHint("t", 5, "poll://any@g")
+	r.work()
+	r.want(r.read(a), "t@5")
+	r.queueAndHint("t", 0, "poll://any@g") // the workspace was reset
+	r.pass(2200)
+	r.want(r.read(a), "t@0")
+}
+
 // A message that came back from a broken stream, and whose late hint arrives during its check.
 func TestHintDuringACheckThatSaysYes(t *testing.T) {
 	r := newRig(t, Limits{})

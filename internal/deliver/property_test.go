@@ -25,9 +25,11 @@ type world struct {
 	jobs    []*openJob
 	tasks   []*worldTask
 	unblock int
-	sends   map[string][]*send // by message: the dispatch of a task, or an unblock
-	hints   []lateHint
-	late    map[string]bool // messages whose hint came when they had been sent already
+
+	listeners map[string]string  // the address of each unblock
+	sends     map[string][]*send // by message: the dispatch of a task, or an unblock
+	hints     []lateHint
+	late      map[string]bool // messages whose hint came when they had been sent already
 }
 
 // lateHint is a hint that arrives some time after its commit.
@@ -67,6 +69,7 @@ type openJob struct {
 
 var worldAddresses = []string{
 	"poll://any@g", "poll://any@g/a", "poll://any@h", "poll://uni@g/a", "poll://uni@g/b", "poll://uni@h/a", "poll://uni@g",
+	"poll://any@w/poll", "poll://uni@w/poll",
 }
 
 func newWorld(t *rapid.T) *world {
@@ -79,7 +82,7 @@ func newWorld(t *rapid.T) *world {
 		MaxHints:       rapid.SampledFrom([]int{2, 1000}).Draw(t, "MaxHints"),
 	}
 	return &world{t: t, core: NewCore(l), box: newMemOutbox(), nowMs: 1, limit: l.withDefaults(),
-		sends: map[string][]*send{}, late: map[string]bool{}}
+		sends: map[string][]*send{}, late: map[string]bool{}, listeners: map[string]string{}}
 }
 
 func (w *world) dispatchKey(x *worldTask) string {
@@ -126,6 +129,7 @@ func (w *world) createUnblock(*rapid.T) {
 	u := Unblock{"w", fmt.Sprintf("p%03d", w.unblock), rapid.SampledFrom(worldAddresses).Draw(w.t, "address"), protocol.Promise{}}
 	u.Promise.ID = u.ID
 	w.box.queueUnblock(u)
+	w.listeners[u.ID] = u.Address
 	w.hint(w.unblockOf(u.ID), func() { w.core.HintUnblock(w.nowMs, "w", UnblockRef{u.ID, u.Address}) })
 }
 
@@ -173,7 +177,10 @@ func (w *world) retry(*rapid.T) {
 }
 
 func (w *world) connect(*rapid.T) {
-	p := &peer{group: rapid.SampledFrom([]string{"g", "g", "h"}).Draw(w.t, "group"), pid: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(w.t, "pid")}
+	name := rapid.SampledFrom([][2]string{
+		{"g", "a"}, {"g", "b"}, {"g", "c"}, {"g", "a"}, {"h", "a"}, {"h", "b"}, {"w", "poll"},
+	}).Draw(w.t, "name")
+	p := &peer{group: name[0], pid: name[1]}
 	id, err := w.core.Connect(w.nowMs, "w", p.group, p.pid)
 	older := slices.IndexFunc(w.conns, func(q *peer) bool { return q.group == p.group && q.pid == p.pid })
 	if err != nil {
@@ -212,13 +219,23 @@ func (w *world) output(*rapid.T) {
 }
 
 func (w *world) write(p *peer) {
+	var copies []bool // a frame does not show what it is
+	for f := w.core.conns[p.id].out.front; f != nil; f = f.links[linkQueue].next {
+		copies = append(copies, f.copy)
+	}
 	messages, status := w.core.Output(w.nowMs, p.id, nil)
 	if status != Open {
 		w.t.Fatalf("connection %d of %s/%s is in status %d", p.id, p.group, p.pid, status)
 	}
-	for _, m := range messages {
+	for i, m := range messages {
 		if m.Promise != nil {
-			w.sent(p, w.unblockOf(m.Promise.ID))
+			address := w.listeners[m.Promise.ID]
+			w.addressed(p, address, m.Promise.ID)
+			if !copies[i] {
+				w.sent(p, w.unblockOf(m.Promise.ID))
+			} else if !wholeWorkspace(address) {
+				w.t.Fatalf("a copy of %s for %s went to %s/%s", m.Promise.ID, address, p.group, p.pid)
+			}
 			continue
 		}
 		i := slices.IndexFunc(w.tasks, func(x *worldTask) bool { return x.id == m.Task.ID })
@@ -251,10 +268,19 @@ func (w *world) sent(p *peer, key string) {
 }
 
 func (w *world) addressed(p *peer, address, id string) {
-	a, err := protocol.ParseAddress(address)
-	if err != nil || a.Group != p.group || a.Cast == protocol.CastUni && a.ID != p.pid {
+	if !mayTake(p, address) {
 		w.t.Fatalf("%s for %s went to %s/%s", id, address, p.group, p.pid)
 	}
+}
+
+func wholeWorkspace(address string) bool {
+	return address == "poll://any@w/poll" || address == "poll://uni@w/poll"
+}
+
+// mayTake reports whether a message for the address may go to p.
+func mayTake(p *peer, address string) bool {
+	a, err := protocol.ParseAddress(address)
+	return err == nil && (wholeWorkspace(address) || a.Group == p.group && (a.Cast == protocol.CastAny || a.ID == p.pid))
 }
 
 func (w *world) flush(*rapid.T) {
@@ -369,10 +395,7 @@ func (w *world) settle() {
 		}
 	}
 	reachable := func(address string) bool {
-		return slices.ContainsFunc(w.conns, func(p *peer) bool {
-			a, _ := protocol.ParseAddress(address)
-			return a.Group == p.group && (a.Cast == protocol.CastAny || a.ID == p.pid)
-		})
+		return slices.ContainsFunc(w.conns, func(p *peer) bool { return mayTake(p, address) })
 	}
 	for k, q := range w.box.executes {
 		if reachable(q.address) {
