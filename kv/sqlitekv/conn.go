@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -21,12 +22,21 @@ const (
 
 // conn is one connection with its prepared statements. Not safe for concurrent use.
 type conn struct {
-	db   *sqlite3.Conn
-	name string // of the store, in errors
+	db *sqlite3.Conn
 
-	get, scan               *sqlite3.Stmt
+	keys, journal           statements
 	begin, commit, rollback *sqlite3.Stmt
-	put, remove             *sqlite3.Stmt // writer only
+}
+
+// statements are those of one table; put and remove only on the writer's connection.
+type statements struct{ get, scan, put, remove *sqlite3.Stmt }
+
+// of returns the statements of the table in which a key lies. A range lies in one table.
+func (c *conn) of(key []byte) *statements {
+	if len(key) > 0 && key[0] >= kv.ReservedPrefix {
+		return &c.journal
+	}
+	return &c.keys
 }
 
 // role is what a connection is for.
@@ -84,29 +94,28 @@ func (c *conn) configure(r role, cacheBytes int) error {
 	return nil
 }
 
-// prepare compiles the statements; the table must exist.
+// prepare compiles the statements; the tables must exist.
 func (c *conn) prepare(r role) error {
 	begin := `BEGIN`
 	if r == writing {
 		begin = `BEGIN IMMEDIATE`
 	}
-	for _, s := range []struct {
-		to    **sqlite3.Stmt
-		sql   string
-		needs role
-	}{
-		{&c.get, `SELECT v FROM kv WHERE k = ?1`, reading},
-		{&c.scan, `SELECT k, v FROM kv WHERE k >= ?1 AND k < ?2 ORDER BY k`, reading},
-		{&c.begin, begin, reading},
-		{&c.commit, `COMMIT`, reading},
-		{&c.rollback, `ROLLBACK`, reading},
-		// REPLACE on a table whose only index is its key is one descent of the tree.
-		{&c.put, `INSERT OR REPLACE INTO kv (k, v) VALUES (?1, ?2)`, writing},
-		{&c.remove, `DELETE FROM kv WHERE k = ?1`, writing},
-	} {
-		if s.needs == writing && r != writing {
-			continue
+	type compile struct {
+		to  **sqlite3.Stmt
+		sql string
+	}
+	list := []compile{{&c.begin, begin}, {&c.commit, `COMMIT`}, {&c.rollback, `ROLLBACK`}}
+	for table, s := range map[string]*statements{"kv": &c.keys, "journal": &c.journal} {
+		list = append(list,
+			compile{&s.get, `SELECT v FROM ` + table + ` WHERE k = ?1`},
+			compile{&s.scan, `SELECT k, v FROM ` + table + ` WHERE k >= ?1 AND k < ?2 ORDER BY k`})
+		if r == writing {
+			list = append(list,
+				compile{&s.put, `INSERT INTO ` + table + ` (k, v) VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v`},
+				compile{&s.remove, `DELETE FROM ` + table + ` WHERE k = ?1`})
 		}
+	}
+	for _, s := range list {
 		stmt, _, err := c.db.PrepareFlags(s.sql, sqlite3.PREPARE_PERSISTENT)
 		if err != nil {
 			return failure("open", err)
@@ -118,7 +127,7 @@ func (c *conn) prepare(r role) error {
 
 // close releases the connection, and with it a transaction that is open.
 func (c *conn) close() error {
-	for _, s := range []*sqlite3.Stmt{c.get, c.scan, c.begin, c.commit, c.rollback, c.put, c.remove} {
+	for _, s := range slices.Collect(c.db.Stmts()) {
 		_ = s.Close() // repeats the statement's last error
 	}
 	return c.db.Close()
@@ -139,17 +148,18 @@ func (c *conn) int(sql string) (int64, error) {
 
 // Get implements batch.DriverReader.
 func (c *conn) Get(key []byte) ([]byte, error) {
-	if err := c.get.BindBlob(1, key); err != nil {
+	s := c.of(key).get
+	if err := s.BindBlob(1, key); err != nil {
 		return nil, failure("get", err)
 	}
 	var value []byte
-	if c.get.Step() {
-		value = bytes.Clone(c.get.ColumnRawBlob(0))
+	if s.Step() {
+		value = bytes.Clone(s.ColumnRawBlob(0))
 		if value == nil { // SQLite shows an empty value like none
 			value = []byte{}
 		}
 	}
-	if err := c.get.Reset(); err != nil {
+	if err := s.Reset(); err != nil {
 		return nil, failure("get", err)
 	}
 	return value, nil
@@ -157,18 +167,18 @@ func (c *conn) Get(key []byte) ([]byte, error) {
 
 // Scan implements batch.DriverReader.
 func (c *conn) Scan(r kv.Range, visit func(key, value []byte) bool) error {
-	start := r.Start
+	s, start := c.of(r.Start).scan, r.Start
 	if start == nil {
 		start = []byte{} // NULL would compare with nothing
 	}
-	if err := c.scan.BindBlob(1, start); err != nil {
+	if err := s.BindBlob(1, start); err != nil {
 		return failure("scan", err)
 	}
-	if err := c.scan.BindBlob(2, r.End); err != nil {
+	if err := s.BindBlob(2, r.End); err != nil {
 		return failure("scan", err)
 	}
-	for c.scan.Step() {
-		k, v := c.scan.ColumnRawBlob(0), c.scan.ColumnRawBlob(1)
+	for s.Step() {
+		k, v := s.ColumnRawBlob(0), s.ColumnRawBlob(1)
 		row := make([]byte, len(k)+len(v))
 		n := copy(row, k)
 		copy(row[n:], v)
@@ -176,10 +186,25 @@ func (c *conn) Scan(r kv.Range, visit func(key, value []byte) bool) error {
 			break
 		}
 	}
-	if err := c.scan.Reset(); err != nil {
+	if err := s.Reset(); err != nil {
 		return failure("scan", err)
 	}
 	return nil
+}
+
+// apply makes one change of a transaction.
+func (c *conn) apply(change *batch.Write) error {
+	table := c.of(change.Key)
+	s := table.put
+	if change.Delete {
+		s = table.remove
+	} else if err := s.BindBlob(2, change.Value); err != nil {
+		return err
+	}
+	if err := s.BindBlob(1, change.Key); err != nil {
+		return err
+	}
+	return s.Exec()
 }
 
 // sequence reads the number of the last commit.

@@ -25,6 +25,15 @@ type format struct {
 	incarnation        uint32
 }
 
+// schema has two tables with the same columns.
+//
+// kv is an ordinary table with an index on its keys, not WITHOUT ROWID: there, inner pages of the tree hold
+// whole records, six to a page, and a random record costs seven levels. Here they hold keys, a record that is
+// written again changes one page near those written with it, and large values are no burden. For records of
+// 640 bytes that halves both the pages written and the CPU of a transaction.
+//
+// journal is the store's own key space: it is written at its ends, in small records, and the counter is its
+// last row, so a commit changes one page of it.
 const schema = `
 	PRAGMA application_id = %d;
 	CREATE TABLE format (
@@ -35,6 +44,10 @@ const schema = `
 	) STRICT;
 	INSERT INTO format VALUES (1, %d, %d, %d);
 	CREATE TABLE kv (
+		k BLOB PRIMARY KEY NOT NULL,
+		v BLOB NOT NULL
+	) STRICT;
+	CREATE TABLE journal (
 		k BLOB PRIMARY KEY NOT NULL,
 		v BLOB NOT NULL
 	) STRICT, WITHOUT ROWID;`
@@ -124,7 +137,7 @@ func (c *conn) checkLast() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, _, err := c.db.Prepare(`SELECT k FROM kv WHERE k >= ?1 AND k < ?2 ORDER BY k DESC LIMIT 1`)
+	s, _, err := c.db.Prepare(`SELECT k FROM journal WHERE k >= ?1 AND k < ?2 ORDER BY k DESC LIMIT 1`)
 	if err != nil {
 		return 0, failure("open", err)
 	}

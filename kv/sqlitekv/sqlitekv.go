@@ -8,8 +8,7 @@
 //     the holder. It ends with the process, so a store opens again after kill -9 as it stands.
 //   - A commit whose sync failed is unknown and stops all writing until recovery (see writer).
 //
-// The file holds one table of keys and values, ordered by key; the journal and the commit counter lie at its
-// end. Values are BLOBs beside their keys.
+// The file holds a table of keys and values, and one for the journal and the commit counter; see schema.
 package sqlitekv
 
 import (
@@ -29,8 +28,10 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultCacheBytes is what the page caches of all connections may take together.
-	DefaultCacheBytes = 64 << 20
+	// DefaultCacheBytes is what the page caches of all connections may take together. More does not help:
+	// what falls out of it is in the system's cache, and SQLite walks through the writer's whole cache at
+	// the end of most commits that add pages.
+	DefaultCacheBytes = 32 << 20
 	// DefaultReaders is how many snapshots are open at once.
 	DefaultReaders = 4
 )

@@ -98,24 +98,11 @@ func (w *writer) Begin() (uint64, error) {
 // Apply implements batch.Driver.
 func (w *writer) Apply(writes []batch.Write) error {
 	for i := range writes {
-		if err := w.apply(&writes[i]); err != nil {
+		if err := w.conn.apply(&writes[i]); err != nil {
 			return failure("put", err)
 		}
 	}
 	return nil
-}
-
-func (w *writer) apply(change *batch.Write) error {
-	s := w.conn.put
-	if change.Delete {
-		s = w.conn.remove
-	} else if err := s.BindBlob(2, change.Value); err != nil {
-		return err
-	}
-	if err := s.BindBlob(1, change.Key); err != nil {
-		return err
-	}
-	return s.Exec()
 }
 
 // Commit implements batch.Driver.
@@ -137,7 +124,7 @@ func (w *writer) Commit(sequence uint64) error {
 }
 
 func (w *writer) putSequence(sequence uint64) error {
-	if err := w.apply(&batch.Write{Key: counterKey, Value: encodeSequence(sequence)}); err != nil {
+	if err := w.conn.apply(&batch.Write{Key: counterKey, Value: encodeSequence(sequence)}); err != nil {
 		return failure("commit", err)
 	}
 	return nil
