@@ -52,14 +52,18 @@ async function oneAtATime(times: number, act: () => Promise<unknown>): Promise<n
   return samples;
 }
 
-async function perSecond(times: number, act: () => Promise<unknown>): Promise<number> {
+/** Acts per second with several in flight, and the processor time that this process alone spent on each. */
+async function perSecond(times: number, act: () => Promise<unknown>) {
   let left = times;
   const begin = performance.now();
+  const cpuBegin = process.cpuUsage();
   const lane = async () => {
     while (left-- > 0) await act();
   };
   await Promise.all(Array.from({ length: inFlight }, lane));
-  return Math.round(times / ((performance.now() - begin) / 1000));
+  const seconds = (performance.now() - begin) / 1000;
+  const cpu = process.cpuUsage(cpuBegin);
+  return { perSecond: Math.round(times / seconds), clientCpuMsEach: Math.round((cpu.user + cpu.system) / times / 10) / 100 };
 }
 
 /** How long after its deadline a durable sleep of 20 ms is recorded as over, and its workflow as ended. */
@@ -90,8 +94,8 @@ console.log(
       inFlight,
       threeStepsByRunMs: spread(await oneAtATime(rounds, byRun)),
       threeStepsByRpcMs: spread(await oneAtATime(rounds, byRpc)),
-      workflowsPerSecondByRun: await perSecond(rounds * 5, byRun),
-      workflowsPerSecondByRpc: await perSecond(rounds * 5, byRpc),
+      inFlightByRun: await perSecond(rounds * 5, byRun),
+      inFlightByRpc: await perSecond(rounds * 5, byRpc),
       sleepOf20Ms: await lateness(Math.ceil(rounds / 4)),
     },
     null,

@@ -84,6 +84,24 @@ export const calls: NamedScenario[] = [
     },
   },
   {
+    name: "rpc: an argument and a result of 300 kB",
+    run: async (stage, cleanup) => {
+      const resonate = stage.connect(cleanup);
+      const near = resonate.options({ target: resonate.group });
+      resonate.register("reverse", async (_: Context, text: string) => [...text].reverse().join(""));
+      resonate.register("flow", function* (ctx: Context, text: string): Generator<any, string, any> {
+        return yield* ctx.rpc<string>("reverse", text, ctx.options({ target: resonate.group }));
+      });
+      const text = Array.from({ length: 30_000 }, (_, n) => `${n}`.padStart(10, "-")).join("");
+      const id = stage.name("large");
+      const reversed = await resonate.rpc<string>(id, "flow", text, near);
+      equal(reversed, [...text].reverse().join(""));
+      const tree = await stage.expectTree(id, { "": "resolved", "0": "resolved" });
+      equal(stage.value(tree.get("0")), reversed);
+      deepEqual(decode(tree.get("0")!.param).args, [text]);
+    },
+  },
+  {
     name: "rejection: an error ends the workflow, a caught one does not",
     run: async (stage, cleanup) => {
       const resonate = stage.connect(cleanup);

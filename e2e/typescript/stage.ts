@@ -22,6 +22,8 @@ export interface Dialect {
   runRenewsItsLease: boolean;
   /** Whether its sleeps carry a target. */
   sleepHasTarget: boolean;
+  /** Whether it knows RESONATE_PREFIX. */
+  hasPrefix: boolean;
 }
 
 function quoted(text: string): string {
@@ -37,6 +39,7 @@ export const dialects: Record<string, Dialect> = {
     detachedOrigin: (_root, own) => own,
     runRenewsItsLease: true,
     sleepHasTarget: false,
+    hasPrefix: true,
   },
   "0.11.5": {
     version: "0.11.5",
@@ -46,6 +49,7 @@ export const dialects: Record<string, Dialect> = {
     detachedOrigin: (root) => root,
     runRenewsItsLease: false,
     sleepHasTarget: true,
+    hasPrefix: false,
   },
 };
 

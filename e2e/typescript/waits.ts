@@ -162,6 +162,23 @@ export const waits: NamedScenario[] = [
     },
   },
   {
+    name: "lease: the longest that the SDK can ask for, which makes it send a heartbeat every millisecond",
+    run: async (stage, cleanup) => {
+      const resonate = stage.connect(cleanup, { ttl: Number.MAX_SAFE_INTEGER });
+      resonate.register("slow", async () => {
+        await delay(500);
+        return "done";
+      });
+      const beats = () => stage.answered.get("task.heartbeat") ?? 0;
+      const before = beats();
+      const id = stage.name("long-lease");
+      equal(await resonate.rpc(id, "slow", resonate.options({ target: resonate.group })), "done");
+      ok(beats() - before > 20, `${beats() - before} heartbeats were answered`);
+      equal((await stage.protocol.task(id)).version, 1);
+      await stage.expectTree(id, { "": "resolved" });
+    },
+  },
+  {
     name: "a worker that connects after the task was made gets it at once",
     run: async (stage, cleanup) => {
       const caller = stage.connect(cleanup);
@@ -194,6 +211,21 @@ export const waits: NamedScenario[] = [
         equal(await flow.run(id), "done", JSON.stringify(id));
         await stage.expectTree(id, { "": "resolved", "0": "resolved", "1": "resolved" });
       }
+    },
+  },
+  {
+    name: "ids: the prefix that some releases put before a root's id, with a colon",
+    run: async (stage, cleanup) => {
+      process.env.RESONATE_PREFIX = "shop";
+      const resonate = stage.connect(cleanup);
+      delete process.env.RESONATE_PREFIX;
+      const flow = resonate.register("flow", function* (ctx: Context): Generator<any, string, any> {
+        yield* ctx.sleep(1);
+        return yield* ctx.run(async () => "done");
+      });
+      const id = stage.name("prefixed");
+      equal(await flow.run(id), "done");
+      await stage.expectTree(stage.dialect.hasPrefix ? `shop:${id}` : id, { "": "resolved", "0": "resolved", "1": "resolved" });
     },
   },
   {
