@@ -1,7 +1,8 @@
-// The suite process of examples/typescript: each example in one command, against `abide dev`, as its README says.
+// The suite process of what a newcomer runs against `abide dev`: examples/typescript, each in one command as its README says,
+// and the workflow in the README of the project.
 
-import { deepEqual, equal, match } from "node:assert/strict";
-import { cpSync, readFileSync, symlinkSync } from "node:fs";
+import { deepEqual, equal, match, ok } from "node:assert/strict";
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Child } from "../harness/processes.ts";
 import { Protocol } from "../harness/protocol.ts";
@@ -26,6 +27,17 @@ const server = await Server.startDev();
 function npm(folder: string, ...args: string[]): Child {
   const path = `${dirname(process.execPath)}:${process.env.PATH}`;
   return new Child("npm", ["run", "--silent", ...args], { cwd: folder, env: { RESONATE_URL: server.url, PATH: path } });
+}
+
+/** The workflow that the project's README tells its reader to paste, in a folder where it can run. */
+function readme(): string {
+  const text = readFileSync(join(import.meta.dirname, "..", "..", "README.md"), "utf8");
+  const code = /^```js\n(.*?)^```$/ms.exec(text)?.[1];
+  if (code === undefined) throw new Error("README.md holds no block of JavaScript");
+  const folder = temporaryFolder();
+  symlinkSync(join(source, "node_modules"), join(folder, "node_modules"));
+  writeFileSync(join(folder, "hello.mjs"), code.replace("http://localhost:8001", server.url));
+  return folder;
 }
 
 async function finished(child: Child): Promise<string> {
@@ -61,6 +73,21 @@ const scenarios = [
       await first.kill();
       match(await finished(npm(folder, "transfer", "--", "monday", "4000")), /^done/m);
       deepEqual(accounts(folder), { alice: 990, bob: 10 });
+    },
+  },
+  {
+    name: "the README's workflow, killed in its sleep, started again, and started once more when it is done",
+    run: async () => {
+      const folder = readme();
+      const start = () => new Child(process.execPath, ["hello.mjs"], { cwd: folder });
+      const first = start();
+      const protocol = new Protocol(server.url);
+      await until("it sleeps", async () => (await protocol.request("task.get", { id: "hello-1" })).data.task?.state === "suspended");
+      await first.kill();
+      match(await finished(start()), /^Hello, world! Goodbye, world!$/m);
+      const begin = performance.now();
+      match(await finished(start()), /^Hello, world! Goodbye, world!$/m);
+      ok(performance.now() - begin < 5_000, "the result of what is done comes without the sleep");
     },
   },
 ].map((scenario) => ({ ...scenario, timeoutMs: SCENARIO_MS_MAX }));
