@@ -130,7 +130,7 @@ func checkCore(t fataler, c *Core) {
 			held[k] += cn.held[k]
 		}
 	}
-	checkPools(t, c)
+	pools := checkPools(t, c)
 	for k := range kinds {
 		if c.checks[k].n > len(c.flights[k]) || held[k] > len(c.flights[k]) {
 			t.Fatalf("more of kind %d queued (%d) or held (%d) than in flight (%d)", k, c.checks[k].n, held[k], len(c.flights[k]))
@@ -138,6 +138,9 @@ func checkCore(t fataler, c *Core) {
 		for i, l := range c.lanes[k] {
 			if l.pos != i || l.state != laneScheduled {
 				t.Fatalf("lane %v is at %d in state %d, believes %d", l.dest, i, l.state, l.pos)
+			}
+			if l.conn != nil && c.conns[l.conn.id] != l.conn || l.conn == nil && !pools[l.pool] {
+				t.Fatalf("lane %v is scheduled, but nobody is there", l.dest)
 			}
 		}
 	}
@@ -184,8 +187,8 @@ func checkConn(t fataler, c *Core, cn *conn) {
 	}
 }
 
-// checkPools recomputes the groups and workspaces from their connections.
-func checkPools(t fataler, c *Core) {
+// checkPools recomputes the groups and workspaces from their connections, and returns them.
+func checkPools(t fataler, c *Core) map[*pool]bool {
 	t.Helper()
 	groups, workspaces := map[*group][]*conn{}, map[*workspace][]*conn{}
 	for _, cn := range c.order {
@@ -202,15 +205,19 @@ func checkPools(t fataler, c *Core) {
 		t.Fatalf("%d connections, %d groups, %d workspaces registered, %d, %d and %d listed",
 			len(c.conns), len(c.groups), len(c.workspaces), len(c.order), len(groups), len(workspaces))
 	}
+	pools := map[*pool]bool{}
 	for g, conns := range groups {
+		pools[&g.pool] = true
 		checkPool(t, &g.pool, conns)
 	}
 	for w, conns := range workspaces {
 		if !slices.Equal(w.conns, conns) {
 			t.Fatalf("%v has %d connections, lists %d", w.lanes[0].dest, len(conns), len(w.conns))
 		}
+		pools[&w.pool] = true
 		checkPool(t, &w.pool, conns)
 	}
+	return pools
 }
 
 func checkPool(t fataler, p *pool, conns []*conn) {

@@ -122,9 +122,13 @@ func TestWholeWorkspaceWaitsForAnybody(t *testing.T) {
 	r.work()
 	r.want(append(r.read(a), r.read(b)...), "t16@0")
 	r.core.Disconnect(r.nowMs, a)
+	r.work()
 	r.core.Disconnect(r.nowMs, b)
 	if n := len(r.core.workspaces); n != 1 { // v
 		t.Errorf("%d workspaces kept", n)
+	}
+	if s := r.core.Stats(); s.Messages[kindExecute].InFlight+s.Messages[kindUnblock].InFlight != 0 {
+		t.Errorf("in flight with nobody there: %+v", s)
 	}
 	r.pass(3000)
 	a = r.connect("w", "g", "a")
@@ -136,6 +140,18 @@ func TestWholeWorkspaceWaitsForAnybody(t *testing.T) {
 	if e, u := r.box.left(); e+u != 0 {
 		t.Errorf("%d executes and %d unblocks left", e, u)
 	}
+}
+
+func TestWholeWorkspaceIsScannedAtEachConnect(t *testing.T) {
+	r := newRig(t, Limits{})
+	a := r.connect("w", "g", "a")
+	r.work()
+	r.queue("t", 0, "poll://any@w/poll") // its hint is lost
+	r.work()
+	r.want(r.read(a))
+	b := r.connect("w", "h", "b")
+	r.work()
+	r.want(append(r.read(a), r.read(b)...), "t@0")
 }
 
 func TestCopiesAreNotTracked(t *testing.T) {
