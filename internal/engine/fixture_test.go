@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"abide/internal/keyspace"
+	"abide/internal/store"
 	"abide/kv"
 	"abide/kv/sqlitekv"
 	"abide/protocol"
@@ -57,6 +59,8 @@ type fixture struct {
 	t     *testing.T
 	clock *manual
 	store kv.Store
+	// damaged says that the test has put something into the store that is no state of the machine.
+	damaged bool
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -75,7 +79,23 @@ func fixtureOver(t *testing.T, s kv.Store, clock *manual) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fixture{Engine: e, t: t, clock: clock, store: s}
+	f := &fixture{Engine: e, t: t, clock: clock, store: s}
+	t.Cleanup(func() { f.check() })
+	return f
+}
+
+// check fails the test if anything is wrong with the store. damaged is set by a test that damages it itself.
+func (f *fixture) check() {
+	f.t.Helper()
+	if f.damaged || f.t.Failed() {
+		return
+	}
+	_, err := store.Check(context.Background(), f.store, f.layout, f.Now(), func(p store.Problem) {
+		f.t.Errorf("the store breaks an invariant: %s", p)
+	})
+	if err != nil && !errors.Is(err, kv.ErrClosed) {
+		f.t.Error(err)
+	}
 }
 
 // do performs a request in the default workspace and checks its status.

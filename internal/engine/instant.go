@@ -82,8 +82,11 @@ func (e *Engine) raiseCeiling(ctx context.Context, now int64) error {
 	if e.clock.covered(now) {
 		return nil
 	}
-	ceiling := now + ceilingAhead.Milliseconds()
+	var ceiling int64
 	_, err := kv.Run(ctx, e.store, kv.Hints{}, func(tx kv.Tx) error {
+		// Read within the transaction, as the writers do: then ceilings rise in the order of the commits, and
+		// this one never replaces a higher one that a writer has made durable meanwhile.
+		ceiling = e.clock.now() + ceilingAhead.Milliseconds()
 		return tx.Put(keyspace.Server(e.opt.ServerID), keyspace.AppendInstant(nil, ceiling))
 	})
 	if err == nil {
