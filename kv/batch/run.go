@@ -168,8 +168,9 @@ func (r *run) outcome(c *closure, failure error) error {
 		return failure
 	}
 	if c.position.IsZero() {
+		// Not wrapped: the identity of the batch's failure is not this closure's.
 		return &kv.Error{Is: kv.ErrUnavailable, Store: r.opt.Name, Op: "commit",
-			Detail: "the outcome of the batch is unknown; this transaction wrote nothing", Err: failure}
+			Detail: "this transaction wrote nothing, and shared its batch with others: " + failure.Error()}
 	}
 	var known *kv.Error
 	if !errors.As(failure, &known) {
