@@ -20,8 +20,13 @@ import { Ledger } from "./ledger.ts";
 import { Random } from "./random.ts";
 import { type Hear, opening, Transfers } from "./transfers.ts";
 
-/** The longest pause between a start and the next kill; the SDK opens its stream again about a second after a loss. */
-const PAUSE_MS_MAX = 2_500;
+/** The longest pause before a kill. */
+const PAUSE_MS_MAX = 1_500;
+/**
+ * Three kills in four wait until the worker is at work again, at most so long: the SDK opens its stream again one second
+ * after a loss, and two, four ... after losses in a row. The fourth one comes as it comes, perhaps in mid-start.
+ */
+const AT_WORK_MS_MAX = 10_000;
 /** How long the transfers may take to end once nobody is killed any more. */
 const DRAIN_MS_MAX = 90_000;
 const READS_AT_ONCE = 16;
@@ -39,6 +44,8 @@ class KillTest {
   private ledgerUrl = "";
   private worker: Child | undefined;
   private readonly transfers: Transfers;
+  /** Whether the worker got an answer since the last kill. */
+  private atWork = false;
   /** What was acknowledged since it was last read again. */
   private readonly unread = new Set<string>();
 
@@ -64,7 +71,9 @@ class KillTest {
     });
     await until("all transfers are in flight", () => this.transfers.open.size >= this.inFlight || failed !== undefined);
     for (let kill = 1; kill <= kills; kill++) {
+      if (this.random.between(0, 4) > 0) await atMost(AT_WORK_MS_MAX, until("the worker is at work", () => this.atWork || failed !== undefined));
       await delay(this.random.between(0, PAUSE_MS_MAX));
+      this.atWork = false;
       if (victim !== "server") await this.worker?.kill();
       if (victim !== "worker") await this.killServer();
       if (victim !== "server") this.startWorker();
@@ -138,7 +147,12 @@ class KillTest {
 
   private startWorker(): void {
     const args = [join(import.meta.dirname, "worker.ts"), this.dialect.version, this.server.url, this.ledgerUrl];
-    this.worker = new Child(process.execPath, args, { onMessage: (message) => this.hear(...(message as Parameters<Hear>)) });
+    this.worker = new Child(process.execPath, args, { onMessage: (message) => this.hearWorker(message as Parameters<Hear>) });
+  }
+
+  private hearWorker(answer: Parameters<Hear>): void {
+    this.atWork = true;
+    this.hear(...answer);
   }
 
   /** Hears an answer that the worker or the client got: an acknowledgement that must hold from now on. */
