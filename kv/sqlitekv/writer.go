@@ -27,7 +27,6 @@ type writer struct {
 	openedAs string
 
 	conn     *conn
-	sequence uint64 // of the last commit, as the open transaction read it
 	poisoned bool
 	// pending is the commit whose outcome recovery has to find out; nil if the connection was given up for
 	// another reason.
@@ -42,9 +41,9 @@ type writer struct {
 	restartAt int64
 }
 
-// unknownCommit is one physical commit that failed half-way: the sequence numbers first to last.
+// unknownCommit is one physical commit that failed half-way.
 type unknownCommit struct {
-	first, last uint64
+	last uint64 // its highest sequence number
 	// decided becomes true when the log could be read back, settled when the answer can no longer change.
 	decided, settled bool
 	committed        bool
@@ -91,7 +90,6 @@ func (w *writer) Begin() (uint64, error) {
 		w.Rollback()
 		return 0, err
 	}
-	w.sequence = sequence
 	return sequence, nil
 }
 
@@ -112,11 +110,13 @@ func (w *writer) Commit(sequence uint64) error {
 		return err
 	}
 	err := w.conn.commit.Exec()
-	if err == nil {
+	switch {
+	case err == nil:
 		w.checkpointer.wrote(w.walPages.Load())
 		return nil
-	}
-	if isBusy(err) {
+	case isBusy(err), errors.Is(err, sqlite3.FULL):
+		// A full disk refuses a write, which comes before the sync, and the frame that makes a commit valid
+		// is the last to be written: it is not there.
 		w.Rollback()
 		return failure("commit", err)
 	}
@@ -130,22 +130,15 @@ func (w *writer) putSequence(sequence uint64) error {
 	return nil
 }
 
-// commitFailed makes the connection unusable and says what is known of the commit. A full disk fails before
-// anything is synced, and recovery usually finds at once that nothing was committed. Everything else is
-// left to the next call, so that the callers hear of it now.
+// commitFailed makes the connection unusable until recovery, which is left to the next call, so that the
+// callers hear now that the outcome is unknown.
 func (w *writer) commitFailed(sequence uint64, cause error) error {
-	u := &unknownCommit{first: w.sequence + 1, last: sequence}
+	u := &unknownCommit{last: sequence}
 	w.poisoned, w.pending = true, u
 	if len(w.unknown) == maxUnknownKept {
 		w.unknown = w.unknown[1:]
 	}
 	w.unknown = append(w.unknown, u)
-	if errors.Is(cause, sqlite3.FULL) && w.recover() == nil && !u.committed {
-		return failure("commit", cause)
-	}
-	if u.settled && u.committed {
-		return nil
-	}
 	return &kv.Error{Is: kv.ErrCommitUnknown, Store: storeName, Op: "commit", Err: cause, Token: w.token(u)}
 }
 
