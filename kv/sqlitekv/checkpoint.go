@@ -12,8 +12,6 @@ const (
 	// makes opening after a crash slower; a shorter one moves the same hot pages more often.
 	maxWALBytes = 64 << 20
 	maxWALPages = maxWALBytes / pageBytes
-	// restartRetryPages is how much the log grows before the writer tries again to start it over.
-	restartRetryPages = 1024
 	// checkpointPages is how much the log grows before the checkpointer moves it into the file.
 	checkpointPages = 4096
 	// checkpointInterval is how long a short log waits for the checkpointer.

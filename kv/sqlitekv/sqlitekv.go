@@ -59,6 +59,8 @@ type Options struct {
 	// RunTwice runs every closure twice; see batch.Options.
 	RunTwice bool
 
+	// walPages is the length of the log at which the writer starts it over; 0 means maxWALPages.
+	walPages int64
 	// vfs is the SQLite VFS to use; defaultVFS unless a test wants the disk to fail.
 	vfs string
 }
@@ -66,8 +68,9 @@ type Options struct {
 // Store is an open database; it implements kv.Store.
 type Store struct {
 	*batch.Store
-	writer *writer
-	path   string
+	writer  *writer
+	readers *readers
+	path    string
 }
 
 // driver is what batch drives: the writer, and the readers' snapshots.
@@ -88,6 +91,9 @@ func Open(opt Options) (*Store, error) {
 	if opt.Readers <= 0 {
 		opt.Readers = DefaultReaders
 	}
+	if opt.walPages <= 0 {
+		opt.walPages = maxWALPages
+	}
 	if opt.vfs == "" {
 		opt.vfs = defaultVFS
 	}
@@ -107,13 +113,13 @@ func Open(opt Options) (*Store, error) {
 }
 
 func openLocked(opt *Options, path string, lock *fileLock) (*Store, error) {
-	// SQLite would make them readable for everybody.
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	// SQLite would make them readable for everybody. It is the same for the log; see bufferedWALs.
+	for _, suffix := range []string{"", "-shm"} {
 		if err := touch(path + suffix); err != nil {
 			return nil, fmt.Errorf("sqlite: the database cannot be opened: %w", err)
 		}
 	}
-	w := &writer{opt: opt, path: path, openedAs: rand.Text(), restartAt: maxWALPages}
+	w := &writer{opt: opt, path: path, openedAs: rand.Text(), restartAt: opt.walPages}
 	if err := w.open(); err != nil {
 		return nil, err
 	}
@@ -138,8 +144,9 @@ func openLocked(opt *Options, path string, lock *fileLock) (*Store, error) {
 			Now:         opt.Now,
 			RunTwice:    opt.RunTwice,
 		}),
-		writer: w,
-		path:   path,
+		writer:  w,
+		readers: d.readers,
+		path:    path,
 	}, nil
 }
 

@@ -32,8 +32,12 @@ func (v bufferedWALs) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenF
 	return v.wrap(v.base.Open(name, flags))
 }
 
-// OpenFilename implements vfs.VFSFilename, which the system's files need.
+// OpenFilename implements vfs.VFSFilename, which the system's files need. SQLite would make a log that
+// everybody can read, and makes a new one at times of its own choosing.
 func (v bufferedWALs) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	if flags&vfs.OPEN_WAL != 0 && flags&vfs.OPEN_CREATE != 0 {
+		_ = touch(name.String()) // if that fails, so will the opening, which says why
+	}
 	if base, ok := v.base.(vfs.VFSFilename); ok {
 		return v.wrap(base.OpenFilename(name, flags))
 	}

@@ -264,12 +264,12 @@ func (w *writer) restartLog() {
 	if w.walPages.Load() < w.restartAt {
 		return
 	}
-	w.restartAt = w.walPages.Load() + restartRetryPages
+	w.restartAt = w.walPages.Load() + w.opt.walPages/16
 	if w.conn.db.BusyTimeout(0) != nil {
 		return
 	}
 	if _, _, err := w.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_RESTART); err == nil {
-		w.restartAt = maxWALPages
+		w.restartAt = w.opt.walPages
 		w.checkpointer.restarted()
 	}
 	if err := w.conn.db.BusyTimeout(busyTimeout); err != nil {

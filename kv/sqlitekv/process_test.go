@@ -1,0 +1,260 @@
+package sqlitekv_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"abide/kv"
+	"abide/kv/sqlitekv"
+)
+
+// childPath in the environment makes the test binary a process that holds a store and writes to it.
+const childPath = "ABIDE_TEST_CHILD_PATH"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(childPath); path != "" {
+		if err := child(path); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// child commits 1, 2, 3 and so on, prints each number once it is acknowledged, and never ends by itself.
+func child(path string) error {
+	s, err := sqlitekv.Open(sqlitekv.Options{Path: path, Now: time.Now})
+	if err != nil {
+		return err
+	}
+	for {
+		var n int
+		_, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {
+			value, err := tx.Get([]byte("n"))
+			if err != nil {
+				return err
+			}
+			n = 0
+			_, _ = fmt.Sscan(string(value), &n)
+			n++
+			text := fmt.Appendf(nil, "%d", n)
+			return errors.Join(tx.Put([]byte("n"), text), tx.Put(fmt.Appendf(nil, "row %d", n), make([]byte, 300)),
+				tx.Append([]byte("p"), text))
+		})
+		if err != nil {
+			return err
+		}
+		fmt.Println(n)
+	}
+}
+
+// startChild starts the process and returns it with the lines that it prints.
+func startChild(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childPath+"="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatal("the process printed nothing")
+	}
+	return cmd, lines
+}
+
+func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	for round := range 5 {
+		cmd, lines := startChild(t, path)
+		acknowledged := lines.Text()
+		for range 10 + 37*round {
+			if !lines.Scan() {
+				t.Fatal("the process ended by itself")
+			}
+			acknowledged = lines.Text()
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		for lines.Scan() { // what it still printed before it died
+			acknowledged = lines.Text()
+		}
+		_ = cmd.Wait()
+		var want, stored, last int
+		s := open(t, path)
+		_, _ = fmt.Sscan(acknowledged, &want)
+		_, _ = fmt.Sscan(get(t, s, "n"), &stored)
+		if stored < want || stored > want+1 {
+			t.Errorf("round %d: %d is stored, %d was acknowledged", round, stored, want)
+		}
+		if err := s.View(context.Background(), func(snap kv.Snapshot) error {
+			after := kv.EntryPosition{}
+			for {
+				page, err := snap.Journal([]byte("p"), after, 1000)
+				if err != nil || len(page) == 0 {
+					return err
+				}
+				for _, e := range page {
+					var n int
+					if _, _ = fmt.Sscan(string(e.Record), &n); n != last+1 {
+						t.Errorf("round %d: the journal has %d after %d", round, n, last)
+					}
+					last, after = n, e.Position
+				}
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if last != stored {
+			t.Errorf("round %d: the journal ends at %d, the row at %d", round, last, stored)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAnotherProcessIsRefusedAndNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	cmd, _ := startChild(t, path)
+	_, err := sqlitekv.Open(sqlitekv.Options{Path: path})
+	host, _ := os.Hostname()
+	if !errors.Is(err, sqlitekv.ErrInUse) {
+		t.Fatalf("error %v", err)
+	}
+	for _, part := range []string{fmt.Sprintf("process %d ", cmd.Process.Pid), host, "since ", path} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the message %q does not name %q", err, part)
+		}
+	}
+}
+
+func TestEverySpellingIsTheSameStore(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "a.db")
+	s := open(t, path)
+	t.Chdir(folder)
+	spellings := []string{path, "a.db", "./a.db", folder + "/./x/../a.db"}
+	if runtime.GOOS != "windows" { // where links need a privilege
+		for name, target := range map[string]string{"link.db": path, "folder": folder, "relative.db": "a.db"} {
+			if err := os.Symlink(target, filepath.Join(folder, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		spellings = append(spellings, "link.db", "folder/a.db", "folder/link.db", "relative.db")
+	}
+	for _, spelling := range spellings {
+		if _, err := sqlitekv.Open(sqlitekv.Options{Path: spelling}); !errors.Is(err, sqlitekv.ErrInUse) {
+			t.Errorf("%s: %v", spelling, err)
+		}
+	}
+	put(t, s, "k", "v")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, spelling := range spellings {
+		s := open(t, spelling)
+		if v := get(t, s, "k"); v != "v" {
+			t.Errorf("%s: the value is %q", spelling, v)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPathsThatCannotBeOpened(t *testing.T) {
+	folder := t.TempDir()
+	garbage := filepath.Join(folder, "garbage.db")
+	if err := os.WriteFile(garbage, []byte(strings.Repeat("this is no database ", 500)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"no path":           "",
+		"no folder":         filepath.Join(folder, "missing", "a.db"),
+		"a folder":          folder,
+		"not a database":    garbage,
+		"a file as folder":  filepath.Join(garbage, "a.db"),
+		"a name of no file": filepath.Join(folder, "nul\x00.db"),
+	} {
+		if s, err := sqlitekv.Open(sqlitekv.Options{Path: path}); err == nil {
+			t.Errorf("%s: opened", name)
+			_ = s.Close()
+		}
+	}
+	for _, name := range []string{"with space.db", "percent%20.db", "what?.db", "hash#.db", "file:x.db", "ünï.db"} {
+		if runtime.GOOS == "windows" && strings.ContainsAny(name, "?:") {
+			continue
+		}
+		path := filepath.Join(folder, name)
+		s := open(t, path)
+		put(t, s, "k", "v")
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestFilesAreTheOwnersOnly(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no file modes")
+	}
+	folder := t.TempDir()
+	s := open(t, filepath.Join(folder, "a.db"))
+	put(t, s, "k", "v")
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != 4 {
+		t.Errorf("%d files, want the database and its -wal, -shm and .lock", len(entries))
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode := info.Mode().Perm(); mode != 0o600 {
+			t.Errorf("%s has mode %o", e.Name(), mode)
+		}
+	}
+}
+
+func TestAClosedStoreIsOneFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	s := open(t, path)
+	put(t, s, "k", "v")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "b.db")
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(copied, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path + "-wal"); err == nil && info.Size() > 0 {
+		t.Errorf("a log of %d bytes is left", info.Size())
+	}
+	if v := get(t, open(t, copied), "k"); v != "v" {
+		t.Errorf("a copy of the file alone holds %q", v)
+	}
+}
