@@ -9,13 +9,14 @@ import (
 	"abide/internal/machine"
 	"abide/internal/store"
 	"abide/kv"
+	"abide/protocol"
 )
 
 const (
 	// sweepInterval is how often the sweep takes a page.
 	sweepInterval = time.Second
-	// sweepPage is how many objects, or unblock messages, one page of the sweep looks at.
-	sweepPage = 500
+	// sweepRows is how many objects, or unblock messages, one page of the sweep looks at.
+	sweepRows = 500
 )
 
 // sweeper is where the slow sweep stands. Used by one goroutine at a time.
@@ -58,35 +59,47 @@ func (e *Engine) sweepObjects(ctx context.Context) error {
 	}
 	at := instant{engine: e, workspace: s.workspace}
 	now := e.clock.now()
-	var page machine.Page
-	err := e.store.View(ctx, func(snap kv.Snapshot) (err error) {
-		page, err = store.Read(snap, s.workspace, e.layout).Enumerate(machine.Path{Kind: machine.PathAll}, s.after, sweepPage)
-		return err
-	})
-	if errors.Is(err, kv.ErrCorrupt) {
-		// Requests that name the record report it; the sweep goes on with the next workspace.
-		e.log.Error("the sweep met a damaged record", "error", err)
-		s.after = ""
-		return nil
-	}
+	page, err := e.sweepPage(ctx, s.workspace, s.after)
 	if err != nil {
 		return err
 	}
 	for _, o := range page.Objects {
-		if o.State != "pending" || o.TimeoutAt > now || o.Armed() {
+		if o.State != protocol.Pending || o.TimeoutAt > now || o.Armed() {
 			continue
 		}
-		err := e.update(ctx, s.workspace, at, true, func(op *machine.Op, _ *store.Txn) error {
-			_, err := op.PromiseTimeout(o.ID)
+		did := false
+		err := e.update(ctx, s.workspace, at, true, func(op *machine.Op, _ *store.Txn) (err error) {
+			did, err = op.PromiseTimeout(o.ID)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		e.counts.swept.Add(1)
+		if did {
+			e.counts.swept.Add(1)
+		}
 	}
 	s.after = page.Next
 	return nil
+}
+
+// sweepPage is the next page of a workspace's objects. It ends before a record that does not decode, and the next
+// one begins behind that: requests that name it report it.
+func (e *Engine) sweepPage(ctx context.Context, workspace, after string) (page machine.Page, err error) {
+	var damaged []byte
+	err = e.store.View(ctx, func(snap kv.Snapshot) (err error) {
+		txn := store.Read(snap, workspace, e.layout)
+		page, err = txn.Enumerate(machine.Path{Kind: machine.PathAll}, after, sweepRows)
+		damaged = txn.Damaged()
+		return err
+	})
+	if !errors.Is(err, kv.ErrCorrupt) || damaged == nil {
+		return page, err
+	}
+	e.log.Error("the sweep met a damaged record", "error", err)
+	row, err := keyspace.ParseRow(damaged, nil)
+	page.Next = row.ID
+	return page, err
 }
 
 // workspaceAfter is the name of the next workspace, empty after the last.
@@ -115,7 +128,7 @@ func (e *Engine) sweepUnblocks(ctx context.Context) error {
 	}
 	var rows []kv.Entry
 	err := e.store.View(ctx, func(s kv.Snapshot) (err error) {
-		rows, err = s.Scan(from, sweepPage)
+		rows, err = s.Scan(from, sweepRows)
 		return err
 	})
 	if err != nil {
@@ -124,7 +137,7 @@ func (e *Engine) sweepUnblocks(ctx context.Context) error {
 	for _, row := range rows {
 		u, err := keyspace.ParseUnblockEntry(row.Key, row.Value)
 		if err != nil {
-			if err := e.quarantine(ctx, row.Key, err); err != nil {
+			if _, err := e.quarantine(ctx, row.Key, err); err != nil {
 				return err
 			}
 			continue
@@ -134,7 +147,7 @@ func (e *Engine) sweepUnblocks(ctx context.Context) error {
 		}
 	}
 	e.sweeper.unblocks = nil
-	if len(rows) == sweepPage {
+	if len(rows) == sweepRows {
 		e.sweeper.unblocks = rows[len(rows)-1].Key
 	}
 	return nil
@@ -153,11 +166,20 @@ func (e *Engine) expireUnblock(ctx context.Context, u keyspace.UnblockEntry) err
 		dueAt, queued, err = store.Read(s, u.Workspace, e.layout).UnblockDueAt(u.ID, u.Address)
 		return err
 	})
+	if errors.Is(err, kv.ErrCorrupt) {
+		_, err = e.quarantine(ctx, keyspace.For(u.Workspace, e.layout).Unblock(u.ID, u.Address), err)
+		return err
+	}
 	if err != nil || (queued && dueAt > old) {
 		return err
 	}
 	_, err = kv.Run(ctx, e.store, kv.Hints{Background: true, Lane: u.Workspace}, func(tx kv.Tx) error {
-		return store.Write(tx, u.Workspace, e.layout).DeleteUnblock(u.ID, u.Address)
+		txn := store.Write(tx, u.Workspace, e.layout)
+		dueAt, queued, err = txn.UnblockDueAt(u.ID, u.Address)
+		if queued = queued && dueAt <= old; err != nil || (!queued && dueAt > old) {
+			return err // queued anew since it was read
+		}
+		return txn.DeleteUnblock(u.ID, u.Address)
 	})
 	if err == nil && queued {
 		e.counts.expired.Add(1)

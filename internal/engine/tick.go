@@ -89,7 +89,7 @@ func (e *Engine) due(ctx context.Context, kind keyspace.TimerKind, shard, now in
 		for _, row := range rows {
 			t, err := keyspace.ParseTimer(row.Key)
 			if err != nil {
-				if err := e.quarantine(ctx, row.Key, err); err != nil {
+				if _, err := e.quarantine(ctx, row.Key, err); err != nil {
 					return false, err
 				}
 				continue
@@ -113,12 +113,17 @@ func (e *Engine) Fire(ctx context.Context, s Step) error {
 
 func (e *Engine) fire(ctx context.Context, s Step, at instant) error {
 	for more := true; more; {
+		var damaged []byte
 		err := e.update(ctx, s.Workspace, at, at.debug == nil, func(op *machine.Op, txn *store.Txn) (err error) {
 			more, err = advance(op, txn, s.Timer)
+			damaged = txn.Damaged()
 			return err
 		})
 		if errors.Is(err, kv.ErrCorrupt) || errors.Is(err, machine.ErrInvariant) {
-			return e.quarantine(ctx, s.Key, err)
+			if more, err = e.setAside(ctx, s, damaged, err); more {
+				continue
+			}
+			return err
 		}
 		if err != nil {
 			return err
@@ -155,13 +160,32 @@ func advance(op *machine.Op, txn *store.Txn, t keyspace.Timer) (more bool, err e
 	return false, txn.ClearStale(t)
 }
 
+// setAside moves the row out of the way that a step could not be done for. A drain that meets a damaged waiter,
+// or one whose task is damaged, gives up that waiter alone: again reports that the step can be tried once more.
+// Any other step gives up its own entry.
+func (e *Engine) setAside(ctx context.Context, s Step, damaged []byte, reason error) (again bool, err error) {
+	if s.Kind == keyspace.TimerDrain && damaged != nil {
+		waiter := damaged
+		if row, err := keyspace.ParseRow(damaged, nil); err == nil && row.Kind == "object" && row.ID != s.ID {
+			w := machine.Waiter{Awaited: s.ID, Kind: machine.WaiterCallback, To: row.ID}
+			waiter = keyspace.For(s.Workspace, e.layout).Waiter(w)
+		}
+		if keyspace.Kind(waiter) == "waiter" {
+			if again, err = e.quarantine(ctx, waiter, reason); again || err != nil {
+				return again, err
+			}
+		}
+	}
+	_, err = e.quarantine(ctx, s.Key, reason)
+	return false, err
+}
+
 // quarantine moves a row that cannot be processed out of the way, keeping it whole: abide check counts such
-// rows and can put them back.
-func (e *Engine) quarantine(ctx context.Context, key []byte, reason error) error {
-	e.log.Error("row set aside", "kind", keyspace.Kind(key), "reason", reason)
-	_, err := kv.Run(ctx, e.store, kv.Hints{Background: true}, func(tx kv.Tx) error {
+// rows and can put them back. moved is false if it is not there any more.
+func (e *Engine) quarantine(ctx context.Context, key []byte, reason error) (moved bool, err error) {
+	_, err = kv.Run(ctx, e.store, kv.Hints{Background: true}, func(tx kv.Tx) error {
 		value, err := tx.Get(key)
-		if err != nil || value == nil {
+		if moved = value != nil; err != nil || !moved {
 			return err
 		}
 		row := keyspace.QuarantinedRow{Value: value, Reason: reason.Error(), FirstSeen: e.clock.now()}
@@ -170,10 +194,11 @@ func (e *Engine) quarantine(ctx context.Context, key []byte, reason error) error
 		}
 		return tx.Delete(key)
 	})
-	if err == nil {
+	if moved = moved && err == nil; moved {
 		e.counts.quarantined.Add(1)
+		e.log.Error("row set aside", "kind", keyspace.Kind(key), "reason", reason)
 	}
-	return err
+	return moved, err
 }
 
 // NextDue returns when the earliest timer is due, ok is false if none is armed.

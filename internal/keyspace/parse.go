@@ -1,6 +1,7 @@
 package keyspace
 
 import (
+	"errors"
 	"fmt"
 
 	"abide/internal/machine"
@@ -8,8 +9,12 @@ import (
 	"abide/kv/tuple"
 )
 
-// corrupt is the error of bytes that do not decode, with the kind of their key.
+// corrupt is the error of bytes that do not decode, with the kind of their key. To the machine, which knows no
+// store, that is a record that breaks an invariant.
 func corrupt(kind string, cause error) error {
+	if !errors.Is(cause, machine.ErrInvariant) {
+		cause = fmt.Errorf("%w: %w", machine.ErrInvariant, cause)
+	}
 	return &kv.Error{Is: kv.ErrCorrupt, Store: "keyspace", Op: "decode", KeyKind: kind, Err: cause}
 }
 

@@ -7,8 +7,8 @@ import (
 	"abide/protocol"
 )
 
-// ErrInvariant marks stored state that breaks a property of the machine: a row to be quarantined, not a
-// failure of the store.
+// ErrInvariant marks stored state that does not decode or breaks a property of the machine: a row to be
+// quarantined, not a failure of the store. A State gives it too.
 var ErrInvariant = errors.New("stored state breaks an invariant")
 
 // CheckObject returns what is wrong with one object by itself, nil if nothing: the properties of

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,8 +83,11 @@ func (op *Op) settled(o *Object) error {
 	if !o.Waited {
 		return nil // nobody ever registered: nothing to look for
 	}
-	done, err := op.drain(o)
-	if err != nil || done {
+	switch done, err := op.drain(o); {
+	case errors.Is(err, ErrInvariant):
+		// A damaged waiter keeps no promise from being settled. Nothing has been drained; whoever works the
+		// obligation off sets the row aside.
+	case err != nil || done:
 		return err
 	}
 	return op.State.SetDraining(o.ID, true)

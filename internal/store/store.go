@@ -30,6 +30,8 @@ type Txn struct {
 	cache map[string]*entry
 	old   []kv.Entry // scratch of put
 	new   []kv.Entry
+
+	damaged []byte // see Damaged
 }
 
 // entry is one object as this transaction knows it. stored is what the store holds, which derived entries
@@ -52,6 +54,10 @@ func Write(tx kv.Tx, workspace string, l keyspace.Layout) *Txn {
 	t.tx = tx
 	return t
 }
+
+// Damaged is the key of the object or waiter that did not decode, which is what the transaction's last error was
+// about; nil if none did.
+func (t *Txn) Damaged() []byte { return t.damaged }
 
 // Workspace is the workspace's name; Keys are its keys.
 func (t *Txn) Workspace() string { return t.ws }
@@ -99,6 +105,7 @@ func (t *Txn) decode(id string, b []byte) (*machine.Object, error) {
 	}
 	o, err := keyspace.Object(id, b)
 	if err != nil {
+		t.damaged = t.keys.Object(id)
 		return nil, err
 	}
 	t.remember(id, o, true)
@@ -229,6 +236,7 @@ func (t *Txn) Waiters(awaited string, limit int) ([]machine.Waiter, error) {
 	for _, row := range rows {
 		w, err := t.keys.ParseWaiter(awaited, row.Key)
 		if err != nil {
+			t.damaged = row.Key
 			return nil, err
 		}
 		out = append(out, w)
