@@ -34,7 +34,7 @@ func (e *Engine) debugTick(ctx context.Context, workspace string, at instant) er
 			return err
 		}
 		for _, s := range steps {
-			if err := e.fire(ctx, s, at); err != nil {
+			if _, err := e.fire(ctx, s, at); err != nil {
 				return err
 			}
 			if kind != keyspace.TimerPromise {
@@ -42,7 +42,7 @@ func (e *Engine) debugTick(ctx context.Context, workspace string, at instant) er
 			}
 			key := keyspace.For(workspace, e.layout).DeriveDrain(s.ID).Key
 			drain := Step{keyspace.Timer{Key: key, Kind: keyspace.TimerDrain, Workspace: workspace, ID: s.ID}}
-			if err := e.fire(ctx, drain, at); err != nil {
+			if _, err := e.fire(ctx, drain, at); err != nil {
 				return err
 			}
 		}

@@ -216,10 +216,10 @@ func (e *Engine) renew(ctx context.Context, workspace string, at instant, b *bea
 const inParallel = 64
 
 // concurrently calls fn(0..n-1), up to inParallel at a time, and returns the first error after all that were
-// begun have returned.
+// begun have returned. A panic in fn is an error.
 func concurrently(n int, fn func(i int) error) error {
 	if n == 1 {
-		return fn(0)
+		return guard(func() error { return fn(0) })
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -239,7 +239,7 @@ func concurrently(n int, fn func(i int) error) error {
 		go func() {
 			defer wg.Done()
 			for i, ok := take(); ok; i, ok = take() {
-				if err := fn(i); err != nil {
+				if err := guard(func() error { return fn(i) }); err != nil {
 					mu.Lock()
 					if first == nil {
 						first = err

@@ -129,7 +129,11 @@ func (l *loops) run(ctx context.Context, e *Engine, name string, pass func(ctx c
 		defer l.done.Done()
 		backoff := loopBackoffFirst
 		for ctx.Err() == nil {
-			sleep, err := guarded(ctx, pass)
+			var sleep time.Duration
+			err := guard(func() (err error) {
+				sleep, err = pass(ctx)
+				return err
+			})
 			if ctx.Err() != nil {
 				return
 			}
@@ -147,14 +151,14 @@ func (l *loops) run(ctx context.Context, e *Engine, name string, pass func(ctx c
 	}()
 }
 
-// guarded runs a pass and turns a panic into an error.
-func guarded(ctx context.Context, pass func(ctx context.Context) (time.Duration, error)) (sleep time.Duration, err error) {
+// guard runs fn and turns a panic into an error: a bug in one piece of work must not end the server.
+func guard(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return pass(ctx)
+	return fn()
 }
 
 // sleep waits for a while, for the loop's end or, for a wakeable loop, until it is woken.
@@ -194,48 +198,6 @@ func (l *loops) health(now time.Duration) error {
 		}
 	}
 	return nil
-}
-
-// timers is one pass of the timer loop: fire what is due, then sleep until the earliest entry, at most the
-// poll interval. A timer armed meanwhile wakes it.
-func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
-	// From here on every armed timer wakes the loop: what this pass does not see is signalled after it.
-	e.loops.wakeAt.Store(math.MaxInt64)
-	poll := time.Duration(e.opt.PollIntervalMs) * time.Millisecond
-	now := e.clock.now()
-	var steps []Step
-	var more bool
-	err := e.called(ctx, func(ctx context.Context) (err error) {
-		steps, more, err = e.Tick(ctx, now)
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	err = concurrently(len(steps), func(i int) error {
-		return e.called(ctx, func(ctx context.Context) error { return e.Fire(ctx, steps[i]) })
-	})
-	if err != nil {
-		return 0, err
-	}
-	if more {
-		return 0, nil
-	}
-	var dueAt int64
-	var armed bool
-	err = e.called(ctx, func(ctx context.Context) (err error) {
-		dueAt, armed, err = e.NextDue(ctx)
-		return err
-	})
-	if err != nil || !armed {
-		return poll, err
-	}
-	e.loops.wakeAt.Store(dueAt)
-	wait := time.Duration(dueAt-e.clock.now()) * time.Millisecond
-	if wait <= 0 && len(steps) == 0 {
-		return poll, nil // due, but not to be fired (paused): do not spin
-	}
-	return min(max(wait, 0), poll), nil
 }
 
 // called gives one piece of background work the deadline of a store call.

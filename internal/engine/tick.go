@@ -108,11 +108,14 @@ func (e *Engine) due(ctx context.Context, kind keyspace.TimerKind, shard, now in
 // Fire does one internal step. A row that does not decode or breaks an invariant is set aside and counted,
 // so that it holds up nobody else; that is not an error. Errors are the store's; the step stays due.
 func (e *Engine) Fire(ctx context.Context, s Step) error {
-	return e.fire(ctx, s, instant{engine: e, workspace: s.Workspace})
+	_, err := e.fire(ctx, s, instant{engine: e, workspace: s.Workspace})
+	return err
 }
 
-func (e *Engine) fire(ctx context.Context, s Step, at instant) error {
-	for more := true; more; {
+// fire is Fire at an instant. more: the step was a bounded part, and the entry stands for the rest. With a debug
+// time the whole is done.
+func (e *Engine) fire(ctx context.Context, s Step, at instant) (more bool, err error) {
+	for {
 		var damaged []byte
 		err := e.update(ctx, s.Workspace, at, at.debug == nil, func(op *machine.Op, txn *store.Txn) (err error) {
 			more, err = advance(op, txn, s.Timer)
@@ -120,19 +123,21 @@ func (e *Engine) fire(ctx context.Context, s Step, at instant) error {
 			return err
 		})
 		if errors.Is(err, kv.ErrCorrupt) || errors.Is(err, machine.ErrInvariant) {
-			if more, err = e.setAside(ctx, s, damaged, err); more {
+			again, err := e.setAside(ctx, s, damaged, err)
+			if again {
 				continue
 			}
-			return err
+			return false, err
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		e.counts.steps.Add(1)
 		// The real-time loop comes back for what is left; debug.tick does the whole of it in one pass.
-		more = more && at.debug != nil
+		if !more || at.debug == nil {
+			return more, nil
+		}
 	}
-	return nil
 }
 
 // advance does the step that a timer entry stands for, or the next bounded part of it. An entry that its
@@ -201,9 +206,22 @@ func (e *Engine) quarantine(ctx context.Context, key []byte, reason error) (move
 	return moved, err
 }
 
-// NextDue returns when the earliest timer is due, ok is false if none is armed.
+// NextDue returns when the earliest timer is due, ok is false if none is armed. Workspaces that debug.start has
+// paused are passed over.
 func (e *Engine) NextDue(ctx context.Context) (dueAt int64, ok bool, err error) {
+	return e.nextDue(ctx, func(keyspace.Timer) bool { return false })
+}
+
+// nextDue is NextDue without the timers that skip names.
+func (e *Engine) nextDue(ctx context.Context, skip func(keyspace.Timer) bool) (dueAt int64, ok bool, err error) {
 	const forever = 1<<63 - 1
+	passed := func(t keyspace.Timer) bool { return e.paused.has(t.Workspace) || skip(t) }
+	hidden := map[[2]int64]bool{} // kinds and shards whose first entry is to be passed over
+	first := func(t keyspace.Timer) {
+		if !ok || t.DueAt < dueAt {
+			dueAt, ok = t.DueAt, true
+		}
+	}
 	err = e.store.View(ctx, func(s kv.Snapshot) error {
 		dueAt, ok = 0, false
 		for _, kind := range keyspace.TimerKinds {
@@ -215,12 +233,26 @@ func (e *Engine) NextDue(ctx context.Context) (dueAt int64, ok bool, err error) 
 				if len(rows) == 0 {
 					continue
 				}
-				if t, err := keyspace.ParseTimer(rows[0].Key); err == nil && (!ok || t.DueAt < dueAt) {
-					dueAt, ok = t.DueAt, true
+				if t, err := keyspace.ParseTimer(rows[0].Key); err != nil || passed(t) {
+					hidden[[2]int64{int64(kind), shard}] = true
+				} else {
+					first(t)
 				}
 			}
 		}
 		return nil
 	})
+	for at := range hidden {
+		if err != nil {
+			break
+		}
+		_, err = e.due(ctx, keyspace.TimerKind(at[0]), at[1], forever, func(t keyspace.Timer) bool {
+			if passed(t) {
+				return true
+			}
+			first(t)
+			return false
+		})
+	}
 	return dueAt, ok, err
 }

@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"abide/internal/keyspace"
+	"abide/kv"
+)
+
+// timers is one pass of the timer loop: fire what is due, then sleep until the earliest entry, at most the
+// poll interval. A timer armed meanwhile wakes it.
+func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
+	// From here on every armed timer wakes the loop: what this pass does not see is signalled after it.
+	e.loops.wakeAt.Store(math.MaxInt64)
+	poll := time.Duration(e.opt.PollIntervalMs) * time.Millisecond
+	now := e.clock.now()
+	var steps []Step
+	var more bool
+	err := e.called(ctx, func(ctx context.Context) (err error) {
+		steps, more, err = e.Tick(ctx, now)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	spent, failed, err := e.fireAll(ctx, steps)
+	if err != nil {
+		return 0, err
+	}
+	if more && failed < len(steps) {
+		return 0, nil
+	}
+	var dueAt int64
+	var armed bool
+	err = e.called(ctx, func(ctx context.Context) (err error) {
+		dueAt, armed, err = e.nextDue(ctx, func(t keyspace.Timer) bool { return spent[string(t.Key)] })
+		return err
+	})
+	if err != nil || !armed {
+		return poll, err
+	}
+	e.loops.wakeAt.Store(dueAt)
+	wait := time.Duration(dueAt-e.clock.now()) * time.Millisecond
+	return min(max(wait, 0), poll), nil
+}
+
+// fireAll fires the steps of a pass, up to inParallel at a time. A step that fails by itself is counted and left to
+// the next pass, so that it holds up no other; only what keeps every step from being done ends the pass. spent are
+// the entries that are done with for this pass, whether they are gone or not: the loop must not wait for them.
+func (e *Engine) fireAll(ctx context.Context, steps []Step) (spent map[string]bool, failed int, err error) {
+	spent = make(map[string]bool, len(steps))
+	var mu sync.Mutex
+	err = concurrently(len(steps), func(i int) error {
+		var more bool
+		err := guard(func() error {
+			return e.called(ctx, func(ctx context.Context) (err error) {
+				more, err = e.fire(ctx, steps[i], instant{engine: e, workspace: steps[i].Workspace})
+				return err
+			})
+		})
+		if ofEveryStep(err) {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			failed++
+			e.counts.failures.Add(1)
+			e.log.Error("internal step failed; the next pass tries it again", "timer", steps[i].Kind, "workspace", steps[i].Workspace, "error", err)
+		}
+		if err != nil || !more {
+			spent[string(steps[i].Key)] = true
+		}
+		return nil
+	})
+	return spent, failed, err
+}
+
+// ofEveryStep reports whether an error says that no step can be done now.
+func ofEveryStep(err error) bool {
+	for _, is := range []error{kv.ErrUnavailable, kv.ErrOverloaded, kv.ErrClosed, kv.ErrConflict, kv.ErrCommitUnknown,
+		context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
+}
