@@ -34,7 +34,7 @@ type overlay struct {
 // maxCachedBytes is how much a batch remembers of what it read. Beyond it, reads go to the engine again.
 const maxCachedBytes = 4 << 20
 
-// slabEntries is how many entries are allocated together.
+// slabEntries is how many entries are allocated together. Those that a batch leaves over serve the next.
 const slabEntries = 32
 
 type change uint8
@@ -80,7 +80,6 @@ func newOverlay() *overlay {
 // reset empties the overlay for the next batch.
 func (o *overlay) reset() {
 	o.tree.Clear()
-	o.slab = nil
 	o.undo = clearSlice(o.undo)
 	o.journal = clearSlice(o.journal)
 	o.dirty, o.cachedBytes = 0, 0

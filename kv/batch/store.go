@@ -107,7 +107,8 @@ func (s *Store) Stats() Stats {
 	return Stats{Commits: s.commits.Load(), Closures: s.closures.Load(), Refused: s.refused.Load(), Queued: queued}
 }
 
-// Update queues fn and waits for the outcome of its batch; see kv.Store.
+// Update queues fn and waits for the outcome of its batch; see kv.Store. Hints.Prefetch is not used: the
+// drivers so far have no round trips.
 func (s *Store) Update(ctx context.Context, h kv.Hints, fn func(kv.Tx) error) (kv.Position, error) {
 	if err := ctx.Err(); err != nil {
 		return kv.Position{}, err

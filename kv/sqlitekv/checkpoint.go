@@ -14,6 +14,9 @@ const (
 	maxWALPages = maxWALBytes / pageBytes
 	// checkpointPages is how much the log grows before the checkpointer moves it into the file.
 	checkpointPages = 4096
+	// restartLagPages is how much of the log may be left to move when the writer starts it over, because the
+	// writer then moves it while everybody waits.
+	restartLagPages = 256
 	// checkpointInterval is how long a short log waits for the checkpointer.
 	checkpointInterval = 2 * time.Second
 )
@@ -26,7 +29,7 @@ type checkpointer struct {
 	nudge chan struct{}
 	stop  chan struct{}
 	ended chan struct{}
-	// pages is the length of the log, moved how much of it the last checkpoint saw.
+	// pages is the length of the log, moved how much of it is in the file.
 	pages, moved atomic.Int64
 }
 
@@ -50,10 +53,15 @@ func (p *checkpointer) wrote(pages int64) {
 		moved = 0
 	}
 	if pages-moved >= checkpointPages {
-		select {
-		case p.nudge <- struct{}{}:
-		default:
-		}
+		p.hurry()
+	}
+}
+
+// hurry starts a checkpoint soon.
+func (p *checkpointer) hurry() {
+	select {
+	case p.nudge <- struct{}{}:
+	default:
 	}
 }
 
@@ -75,14 +83,14 @@ func (p *checkpointer) loop() {
 		case <-tick.C:
 		}
 		if pages := p.pages.Load(); pages != p.moved.Load() {
-			p.checkpoint(pages)
+			p.checkpoint()
 		}
 	}
 }
 
-func (p *checkpointer) checkpoint(pages int64) {
-	if _, _, err := p.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE); err == nil {
-		p.moved.Store(pages)
+func (p *checkpointer) checkpoint() {
+	if _, moved, err := p.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE); err == nil {
+		p.moved.Store(int64(moved))
 	}
 }
 

@@ -340,7 +340,7 @@ func TestAFailingCheckpointLosesNothing(t *testing.T) {
 		if _, err := set(s, key, "1"); err != nil {
 			t.Error(err)
 		}
-		s.writer.checkpointer.checkpoint(1)
+		s.writer.checkpointer.checkpoint()
 	}
 	wantContent(t, s, "a=1 b=1 ")
 	f.set(func(f *faults) { f.dbWrite = nil })

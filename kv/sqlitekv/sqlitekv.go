@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -32,8 +33,9 @@ const (
 	// what falls out of it is in the system's cache, and SQLite walks through the writer's whole cache at
 	// the end of most commits that add pages.
 	DefaultCacheBytes = 32 << 20
-	// DefaultReaders is how many snapshots are open at once.
-	DefaultReaders = 4
+	// MinReaders and MaxReaders bound how many snapshots are open at once by default, one per processor.
+	MinReaders = 4
+	MaxReaders = 16
 )
 
 // checkpointCacheBytes is the page cache of the checkpointer, which reads the log and not its cache.
@@ -47,7 +49,8 @@ type Options struct {
 	// CacheBytes bounds the page caches of all connections together; half is the writer's. 0 means
 	// DefaultCacheBytes.
 	CacheBytes int
-	// Readers is how many snapshots can be open at once; 0 means DefaultReaders. Further ones wait.
+	// Readers is how many snapshots can be open at once; further ones wait. 0 means one per processor,
+	// between MinReaders and MaxReaders.
 	Readers int
 	// QueueLimit bounds the closures that wait for the writer; 0 means batch.DefaultQueueLimit.
 	QueueLimit int
@@ -89,7 +92,7 @@ func Open(opt Options) (*Store, error) {
 		opt.CacheBytes = DefaultCacheBytes
 	}
 	if opt.Readers <= 0 {
-		opt.Readers = DefaultReaders
+		opt.Readers = min(max(runtime.GOMAXPROCS(0), MinReaders), MaxReaders)
 	}
 	if opt.walPages <= 0 {
 		opt.walPages = maxWALPages

@@ -257,18 +257,24 @@ func (w *writer) Resolve(_ context.Context, token kv.Token) (kv.Outcome, error) 
 	return kv.OutcomeUnknown, nil
 }
 
-// restartLog starts the log over once it has passed its bound, between two batches. The checkpointer has
-// moved almost everything by then, so little is left to do; if a reader still needs the log, it is tried
-// again when the log has grown some more.
+// restartLog starts the log over once it has passed its bound, between two batches. It waits for the
+// checkpointer to have moved almost everything, so that little is left to do, but not beyond twice the
+// bound. If a reader still needs the log, it is tried again when the log has grown some more.
 func (w *writer) restartLog() {
-	if w.walPages.Load() < w.restartAt {
+	pages := w.walPages.Load()
+	if pages < w.restartAt {
 		return
 	}
-	w.restartAt = w.walPages.Load() + w.opt.walPages/16
+	if pages-w.checkpointer.moved.Load() > restartLagPages && pages < 2*w.opt.walPages {
+		w.checkpointer.hurry()
+		return
+	}
+	w.restartAt = pages + w.opt.walPages/16
 	if w.conn.db.BusyTimeout(0) != nil {
 		return
 	}
 	if _, _, err := w.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_RESTART); err == nil {
+		w.walPages.Store(0)
 		w.restartAt = w.opt.walPages
 		w.checkpointer.restarted()
 	}
