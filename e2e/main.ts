@@ -81,6 +81,7 @@ function suites(only: string, seed: string, kills: string, transfers: string): S
 /** Runs one suite to its end and prints its scenarios as they end. */
 async function runSuite(suite: Suite, tally: Tally): Promise<void> {
   let open: string | undefined;
+  let done = false;
   const fail = (scenario: string, error: string, log: string[]) => {
     tally.failed++;
     console.log(`FAIL  ${suite.name}  ${scenario}\n${indent(error)}`);
@@ -92,9 +93,9 @@ async function runSuite(suite: Suite, tally: Tally): Promise<void> {
       const told = message as Report;
       if (told.report === "begin") open = told.scenario;
       else if (told.report === "note") console.log(`      ${suite.name}  ${told.line}`);
-      else if (told.report === "skip") {
-        tally.skipped.push(`${suite.name}: ${told.reason}`);
-      } else {
+      else if (told.report === "skip") tally.skipped.push(`${suite.name}: ${told.reason}`);
+      else if (told.report === "done") done = true;
+      else {
         open = undefined;
         if (told.error !== undefined) return fail(told.scenario, told.error, told.log ?? []);
         tally.passed++;
@@ -107,7 +108,7 @@ async function runSuite(suite: Suite, tally: Tally): Promise<void> {
   const { code, signal } = await child.ended;
   clearTimeout(timer);
   const tookTooLong = performance.now() - begin >= suite.timeoutMs;
-  if (code !== 0) {
+  if (code !== 0 || !done) {
     const how = tookTooLong ? `was not done after ${suite.timeoutMs} ms` : `ended with code ${code}, signal ${signal}`;
     fail(open ?? "(between scenarios)", `the suite's process ${how}`, child.lines.slice(-60));
   }

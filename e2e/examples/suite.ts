@@ -6,7 +6,7 @@ import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Child } from "../harness/processes.ts";
 import { Protocol } from "../harness/protocol.ts";
-import { runScenarios } from "../harness/scenarios.ts";
+import { finish, runScenarios } from "../harness/scenarios.ts";
 import { Server, temporaryFolder } from "../harness/server.ts";
 import { until } from "../harness/waiting.ts";
 
@@ -93,4 +93,4 @@ const scenarios = [
 ].map((scenario) => ({ ...scenario, timeoutMs: SCENARIO_MS_MAX }));
 
 await runScenarios(scenarios, new RegExp(process.argv[2] ?? ""), () => server.log);
-process.exit(0);
+await finish();

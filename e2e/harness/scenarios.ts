@@ -15,17 +15,25 @@ export interface Scenario {
 /** Registers what must be undone when the scenario is over, however it ended. */
 export type Cleanup = (act: () => unknown) => void;
 
-/** What a suite process tells the runner: a scenario began or ended, a suite cannot run here, or a line for the reader. */
+/** What a suite process tells the runner: a scenario began or ended, the suite cannot run here or
+ * is done, or a line for the reader. */
 export type Report =
   | { report: "begin"; scenario: string }
   | { report: "end"; scenario: string; error?: string; durationMs: number; log?: string[] }
   | { report: "skip"; reason: string }
+  | { report: "done" }
   | { report: "note"; line: string };
 
 /** Sends a report to the runner; on its own, a suite prints it. */
 export function report(message: Report): void {
   if (process.send) process.send(message);
   else console.log(JSON.stringify(message));
+}
+
+/** Ends a suite process that ran to its end. Without it the runner takes the suite for failed. */
+export async function finish(): Promise<never> {
+  if (process.send) await new Promise((resolve) => process.send!({ report: "done" } satisfies Report, resolve));
+  process.exit(0);
 }
 
 /** Runs the scenarios whose name matches, in order. The log is shown when one fails. */

@@ -81,8 +81,8 @@ export class Server {
     this.child = child;
     const deadline = performance.now() + START_MS_MAX;
     while (!(await this.ready())) {
-      if (!child.running) throw new Error("the server ended while starting");
-      if (performance.now() > deadline) throw new Error(`the server was not ready after ${START_MS_MAX} ms`);
+      if (!child.running) throw new Error(`the server ended while starting:\n${child.lines.join("\n")}`);
+      if (performance.now() > deadline) throw new Error(`the server was not ready after ${START_MS_MAX} ms:\n${child.lines.join("\n")}`);
       await delay(20);
     }
   }

@@ -11,7 +11,7 @@ import { DatabaseSync } from "node:sqlite";
 import { setTimeout as delay } from "node:timers/promises";
 import { Child } from "../harness/processes.ts";
 import { Protocol } from "../harness/protocol.ts";
-import { type Cleanup, report, runScenarios, type Scenario } from "../harness/scenarios.ts";
+import { type Cleanup, finish, report, runScenarios, type Scenario } from "../harness/scenarios.ts";
 import { Server, temporaryFolder } from "../harness/server.ts";
 import { atMost, until } from "../harness/waiting.ts";
 import { Witness } from "../harness/witness.ts";
@@ -203,4 +203,4 @@ const scenarios = [
   scenario("0.11.4", "both", bothKills, 2),
 ];
 await runScenarios(scenarios, new RegExp(only), () => log());
-process.exit(0);
+await finish();

@@ -4,14 +4,14 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { Child } from "../harness/processes.ts";
-import { type Report, report } from "../harness/scenarios.ts";
+import { finish, type Report, report } from "../harness/scenarios.ts";
 import { Server } from "../harness/server.ts";
 
 const [version = "0.8.1", only = ""] = process.argv.slice(2);
 const skipped = process.env.E2E_PYTHON_SKIPPED;
 if (skipped) {
   report({ report: "skip", reason: skipped });
-  process.exit(0);
+  await finish();
 }
 const python = join(import.meta.dirname, `.venv-${version}`, "bin", "python");
 if (!existsSync(python)) throw new Error(`${python} is missing; start the suite with e2e/run, which makes it`);
@@ -27,4 +27,4 @@ const child = new Child(python, [join(import.meta.dirname, "scenarios.py"), vers
 const { code } = await child.ended;
 if (code !== 0) throw new Error(`the scenarios ended with code ${code}:\n${child.lines.join("\n")}`);
 await server.stop();
-process.exit(0);
+await finish();

@@ -4,7 +4,7 @@ import { equal, match, ok } from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { Protocol } from "../harness/protocol.ts";
-import { runScenarios } from "../harness/scenarios.ts";
+import { finish, runScenarios } from "../harness/scenarios.ts";
 import { Server } from "../harness/server.ts";
 import { until } from "../harness/waiting.ts";
 
@@ -68,4 +68,4 @@ const scenarios = [
 ].map((scenario) => ({ ...scenario, timeoutMs: SCENARIO_MS_MAX }));
 
 await runScenarios(scenarios, new RegExp(process.argv[2] ?? ""), () => server.log);
-process.exit(0);
+await finish();

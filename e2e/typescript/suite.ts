@@ -1,6 +1,6 @@
 // The suite process of one TypeScript SDK: node suite.ts <sdk version> <pattern of scenario names>.
 
-import { runScenarios } from "../harness/scenarios.ts";
+import { finish, runScenarios } from "../harness/scenarios.ts";
 import { Server } from "../harness/server.ts";
 import { calls } from "./calls.ts";
 import { Stage } from "./stage.ts";
@@ -18,4 +18,4 @@ const scenarios = [...calls, ...waits].map(({ name, timeoutMs, run }) => ({
 }));
 scenarios.push({ name: "the server leaves with code 0 after SIGTERM", timeoutMs: SCENARIO_MS_MAX, run: () => server.stop() });
 await runScenarios(scenarios, new RegExp(only), () => server.log);
-process.exit(0);
+await finish();
