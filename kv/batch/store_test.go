@@ -221,3 +221,32 @@ func TestTheQueueIsFair(t *testing.T) {
 		})
 	}
 }
+
+// Signals are coalesced over the closures of a physical commit, and are out before anybody is answered.
+func TestSignalsOfABatch(t *testing.T) {
+	g := newGated(t, newFake(), batch.Options{Name: "fake"})
+	var mu sync.Mutex
+	var calls [][]kv.Signal
+	defer g.Signals(func(s []kv.Signal) { mu.Lock(); calls = append(calls, s); mu.Unlock() })()
+	for i := range 12 {
+		g.enqueue(context.Background(), kv.Hints{}, "", func(tx kv.Tx) error {
+			tx.Signal(kv.Signal{Topic: "timer"})
+			tx.Signal(kv.Signal{Topic: "outbox", Body: fmt.Sprint(i % 10)})
+			if i == 11 {
+				tx.Signal(kv.Signal{Topic: "never"})
+				return errOwn
+			}
+			return tx.Put([]byte("k"), nil)
+		}, func(kv.Position, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(calls) != 1 {
+				t.Errorf("answered after %d calls with signals", len(calls))
+			}
+		})
+	}
+	g.order()
+	if len(calls) != 1 || len(calls[0]) != 11 {
+		t.Errorf("signals %v", calls)
+	}
+}

@@ -2,8 +2,10 @@ package sqlitekv_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -107,3 +109,67 @@ func BenchmarkView(b *testing.B) {
 		}
 	}
 }
+
+// What single operations cost inside a transaction that has already written, in a store of 20,000 entries.
+func BenchmarkOperations(b *testing.B) {
+	s := openBench(b)
+	r := rand.New(rand.NewPCG(1, 1))
+	value := newValue(r)
+	key := func(n int) []byte { return tuple.AppendInt(tuple.AppendString([]byte{2}, "default"), int64(n)*2) }
+	for i := range 10 {
+		_, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {
+			for j := range 2000 {
+				if err := tx.Put(key(i*2000+j), value); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, op := range []struct {
+		name string
+		fn   func(tx kv.Tx, k []byte) error
+	}{
+		{"GetPresent", func(tx kv.Tx, k []byte) error { _, err := tx.Get(k); return err }},
+		{"GetAbsent", func(tx kv.Tx, k []byte) error { _, err := tx.Get(append(k, 1)); return err }},
+		{"ScanNothing", func(tx kv.Tx, k []byte) error {
+			_, err := tx.Scan(kv.Range{Start: append(slices.Clip(k), 1), End: append(slices.Clip(k), 2)}, 10)
+			return err
+		}},
+		{"ScanOne", func(tx kv.Tx, k []byte) error {
+			_, err := tx.Scan(kv.Range{Start: k, End: append(slices.Clip(k), 2)}, 10)
+			return err
+		}},
+		{"Scan100", func(tx kv.Tx, k []byte) error {
+			_, err := tx.Scan(kv.Range{Start: k, End: []byte{3}}, 100)
+			return err
+		}},
+	} {
+		b.Run(op.name, func(b *testing.B) {
+			for n := b.N; n > 0; {
+				batch := min(n, 90)
+				n -= batch
+				_, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {
+					if err := tx.Put([]byte{1, byte(n)}, value); err != nil {
+						return err
+					}
+					for range batch {
+						k := append(make([]byte, 0, 40), key(r.IntN(19_000))...)
+						if err := op.fn(tx, k); err != nil {
+							return err
+						}
+					}
+					return errTakeBack
+				})
+				if err != errTakeBack {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+var errTakeBack = errors.New("take everything back")

@@ -351,3 +351,30 @@ func TestAFailingCheckpointLosesNothing(t *testing.T) {
 	s = openFaulty(t, path, f)
 	wantContent(t, s, "a=1 b=1 ")
 }
+
+func TestClosingOnABrokenDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	f := &faults{}
+	s := openFaulty(t, path, f)
+	if _, err := set(s, "a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	f.set(func(f *faults) {
+		f.walSync, f.dbSync, f.walWrite, f.dbWrite = syscall.EIO, syscall.EIO, syscall.EIO, syscall.EIO
+	})
+	if _, err := set(s, "b", "2"); !errors.Is(err, kv.ErrCommitUnknown) {
+		t.Fatal(err)
+	}
+	if _, err := set(s, "c", "3"); !errors.Is(err, kv.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil { // the log is left as it is; nothing acknowledged is only in memory
+		t.Errorf("close: %v", err)
+	}
+	f.set(func(f *faults) { f.walSync, f.dbSync, f.walWrite, f.dbWrite = nil, nil, nil, nil })
+	s = openFaulty(t, path, f)
+	wantContent(t, s, "a=1 ")
+	if _, err := set(s, "c", "3"); err != nil {
+		t.Error(err)
+	}
+}
