@@ -10,8 +10,9 @@ import (
 	"abide/protocol"
 )
 
-// resetRows is how many rows one transaction of debug.reset deletes, each with its entries.
-const resetRows = 100
+// resetRows is how many rows one transaction of debug.reset deletes, each with its entries: an object with the
+// longest names and as many tags as are indexed calls for about 45 KiB of keys, a transaction has 4 MiB.
+const resetRows = 50
 
 // debugTick runs exactly one pass of the internal steps at a debug time, on one workspace: open drain
 // obligations, promise timeouts with their drains, dispatches, lease expiries, schedules. What is due is
