@@ -183,3 +183,14 @@ func TestMoreSnapshotsThanConnections(t *testing.T) {
 	close(release)
 	wg.Wait()
 }
+
+func TestTheLargestCache(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.db")
+	if _, err := Open(Options{Path: path, CacheBytes: MaxCacheBytes + 1}); err == nil {
+		t.Error("a larger cache is accepted")
+	}
+	s := openAt(t, Options{Path: path, CacheBytes: MaxCacheBytes})
+	if _, err := set(s, "k", "v"); err != nil {
+		t.Error(err)
+	}
+}

@@ -33,6 +33,9 @@ const (
 	// what falls out of it is in the system's cache, and SQLite walks through the writer's whole cache at
 	// the end of most commits that add pages.
 	DefaultCacheBytes = 32 << 20
+	// MaxCacheBytes is the largest CacheBytes: SQLite's memory is bounded for each connection, and the
+	// writer's half must fit it with room to work.
+	MaxCacheBytes = 256 << 20
 	// MinReaders and MaxReaders bound how many snapshots are open at once by default, one per processor.
 	MinReaders = 4
 	MaxReaders = 16
@@ -47,7 +50,7 @@ type Options struct {
 	// Beside it stand files named like it with -wal, -shm and .lock at the end.
 	Path string
 	// CacheBytes bounds the page caches of all connections together; half is the writer's. 0 means
-	// DefaultCacheBytes.
+	// DefaultCacheBytes; at most MaxCacheBytes.
 	CacheBytes int
 	// Readers is how many snapshots can be open at once; further ones wait. 0 means one per processor,
 	// between MinReaders and MaxReaders.
@@ -99,6 +102,9 @@ func Open(opt Options) (*Store, error) {
 	}
 	if opt.vfs == "" {
 		opt.vfs = defaultVFS
+	}
+	if opt.CacheBytes > MaxCacheBytes {
+		return nil, fmt.Errorf("sqlite: a cache of %d bytes; at most %d", opt.CacheBytes, MaxCacheBytes)
 	}
 	path, err := resolvePath(opt.Path)
 	if err != nil {
