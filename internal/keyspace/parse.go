@@ -1,6 +1,8 @@
 package keyspace
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 
@@ -241,11 +243,13 @@ type UnblockEntry struct {
 	Address   string
 }
 
-// ParseUnblockEntry parses an entry of the unblock index.
+// ParseUnblockEntry parses an entry of the unblock index. The address in the value must be the one whose digest the
+// key ends with.
 func ParseUnblockEntry(key, value []byte) (u UnblockEntry, err error) {
-	if u.Address, err = UnblockAddress(value); err != nil {
-		return u, err
+	if err := checkVersion(value); err != nil {
+		return u, corrupt("unblock entry", err)
 	}
+	u.Address = string(value[1:])
 	r := tuple.NewReader(key)
 	if _, err = r.NextInt(); err == nil {
 		err = r.NextNil()
@@ -258,6 +262,16 @@ func ParseUnblockEntry(key, value []byte) (u UnblockEntry, err error) {
 	}
 	if err == nil {
 		u.ID, err = r.NextString()
+	}
+	var digest []byte
+	if err == nil {
+		digest, err = r.NextBytes()
+	}
+	if err == nil {
+		err = r.End()
+	}
+	if sum := sha256.Sum256(value[1:]); err == nil && !bytes.Equal(digest, sum[:16]) {
+		err = errors.New("the address is not the one that the key was made with")
 	}
 	if err != nil {
 		return u, corrupt("unblock entry", err)

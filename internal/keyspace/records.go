@@ -1,8 +1,10 @@
 package keyspace
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -14,7 +16,20 @@ import (
 // recordVersion is the first byte of every value. What follows is in protobuf's wire format with the field
 // numbers below: a reader skips fields that it does not know, a retired number stays reserved. Layouts are
 // pinned by golden bytes in testdata.
+//
+// A record ends with the CRC-32C of all before it. Without it, one that was cut short where a field ends, or in
+// which a byte was flipped, would decode to something else.
 const recordVersion = 1
+
+// sumBytes is the size of the checksum at the end of a record, little endian.
+const sumBytes = 4
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// seal ends the record that begins at start.
+func seal(b []byte, start int) []byte {
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+}
 
 // InlineBytes is the largest param or value that lives in its record. A larger one lives in chunk rows, so
 // that a claim or a heartbeat never rewrites it.
@@ -134,6 +149,7 @@ func putTags(b []byte, field protowire.Number, tags protocol.Tags) []byte {
 
 // AppendObject appends the record of an object. The id is in the key.
 func AppendObject(b []byte, o *machine.Object) []byte {
+	start := len(b)
 	b = append(b, recordVersion)
 	b = putInt(b, objState, stateNumber(promiseStates, o.State))
 	b = putInt(b, objTimeoutAt, o.TimeoutAt)
@@ -149,7 +165,7 @@ func AppendObject(b []byte, o *machine.Object) []byte {
 		b = protowire.AppendVarint(protowire.AppendTag(b, objTask, protowire.BytesType), uint64(len(body)))
 		b = append(b, body...) // present even when empty: a pending task at version 0 has no field set
 	}
-	return b
+	return seal(b, start)
 }
 
 func appendTask(b []byte, t *machine.Task) []byte {
@@ -168,6 +184,7 @@ func appendTask(b []byte, t *machine.Task) []byte {
 
 // AppendSchedule appends the record of a schedule. The id is in the key.
 func AppendSchedule(b []byte, s *machine.Schedule) []byte {
+	start := len(b)
 	b = append(b, recordVersion)
 	b = putBytes(b, schCron, s.Cron)
 	b = putBytes(b, schPromiseID, s.PromiseID)
@@ -179,11 +196,11 @@ func AppendSchedule(b []byte, s *machine.Schedule) []byte {
 	if s.HasRun {
 		b = protowire.AppendVarint(protowire.AppendTag(b, schLastRunAt, protowire.VarintType), uint64(s.LastRunAt))
 	}
-	return putBool(b, schDisarmed, s.Disarmed)
+	return seal(putBool(b, schDisarmed, s.Disarmed), start)
 }
 
-// fields walks the fields of a record or a message in one, giving each to set. A field set twice, or of a
-// wire type that does not fit, is an error.
+// fields walks the fields of a record or a message in one, giving each to set: n for a number, bytes for
+// everything else.
 func fields(b []byte, set func(field protowire.Number, n int64, bytes []byte) error) error {
 	for len(b) > 0 {
 		field, typ, n := protowire.ConsumeTag(b)
@@ -215,15 +232,27 @@ func fields(b []byte, set func(field protowire.Number, n int64, bytes []byte) er
 	return nil
 }
 
-// body checks a record's version and returns what follows it.
-func body(b []byte) ([]byte, error) {
+// checkVersion checks the first byte of a value.
+func checkVersion(b []byte) error {
 	if len(b) == 0 {
-		return nil, errors.New("empty record")
+		return errors.New("empty record")
 	}
 	if b[0] != recordVersion {
-		return nil, fmt.Errorf("record version %d, this server knows %d", b[0], recordVersion)
+		return fmt.Errorf("record version %d, this server knows %d", b[0], recordVersion)
 	}
-	return b[1:], nil
+	return nil
+}
+
+// body checks a record's version and its checksum and returns what is between them.
+func body(b []byte) ([]byte, error) {
+	if err := checkVersion(b); err != nil {
+		return nil, err
+	}
+	end := len(b) - sumBytes
+	if end < 1 || binary.LittleEndian.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
+		return nil, errors.New("the checksum does not fit")
+	}
+	return b[1:end:end], nil
 }
 
 func getState[S any](states []S, n int64) (s S, err error) {

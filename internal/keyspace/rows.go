@@ -1,12 +1,20 @@
 package keyspace
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // The small records: rows that hold an instant, a piece of a payload, a format or what was set aside.
 
 // CheckMarker checks the value of a row that says everything by its key.
 func CheckMarker(kind string, b []byte) error {
-	if _, err := body(b); err != nil {
+	err := checkVersion(b)
+	if err == nil && len(b) > 1 {
+		err = fmt.Errorf("%d bytes after the version", len(b)-1)
+	}
+	if err != nil {
 		return corrupt(kind, err)
 	}
 	return nil
@@ -14,7 +22,9 @@ func CheckMarker(kind string, b []byte) error {
 
 // AppendInstant appends the record of a row that holds one instant (epoch ms): a queued unblock message,
 // the ceiling of a server's clock, a workspace's largest debug instant or its birth.
-func AppendInstant(b []byte, ms int64) []byte { return putInt(append(b, recordVersion), 1, ms) }
+func AppendInstant(b []byte, ms int64) []byte {
+	return seal(putInt(append(b, recordVersion), 1, ms), len(b))
+}
 
 // Instant decodes such a record; kind names the key's kind for the error.
 func Instant(kind string, b []byte) (ms int64, err error) {
@@ -34,17 +44,10 @@ func Instant(kind string, b []byte) (ms int64, err error) {
 	return ms, nil
 }
 
-// UnblockAddress decodes the value of an unblock index entry.
-func UnblockAddress(b []byte) (string, error) {
-	rest, err := body(b)
-	if err != nil {
-		return "", corrupt("unblock entry", err)
-	}
-	return string(rest), nil
-}
-
 // AppendChunk appends the record of one piece of a payload; Chunk decodes it.
-func AppendChunk(b, piece []byte) []byte { return append(append(b, recordVersion), piece...) }
+func AppendChunk(b, piece []byte) []byte {
+	return seal(append(append(b, recordVersion), piece...), len(b))
+}
 
 // Chunk returns the piece of a payload that a chunk record holds, sharing its bytes.
 func Chunk(b []byte) ([]byte, error) {
@@ -63,7 +66,8 @@ type StoreFormat struct {
 
 // AppendFormat appends the format record.
 func AppendFormat(b []byte, f StoreFormat) []byte {
-	return putInt(putInt(append(b, recordVersion), 1, f.Derivation), 2, f.Shards)
+	start := len(b)
+	return seal(putInt(putInt(append(b, recordVersion), 1, f.Derivation), 2, f.Shards), start)
 }
 
 // ParseFormat decodes the format record.
@@ -96,8 +100,9 @@ type QuarantinedRow struct {
 
 // AppendQuarantined appends the record of a row that was set aside.
 func AppendQuarantined(b []byte, q QuarantinedRow) []byte {
+	start := len(b)
 	b = putBytes(append(b, recordVersion), 1, q.Value)
-	return putInt(putBytes(b, 2, q.Reason), 3, q.FirstSeen)
+	return seal(putInt(putBytes(b, 2, q.Reason), 3, q.FirstSeen), start)
 }
 
 // ParseQuarantined decodes such a record.

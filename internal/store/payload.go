@@ -14,6 +14,9 @@ import (
 // puts around it.
 const chunkBytes = 60 << 10
 
+// chunkRoom is what a chunk's record puts around its piece, or a little more.
+const chunkRoom = 8
+
 // spill moves a payload that is too large for its record into chunk rows, once: from then on the record
 // names it by a token. The token is a digest of the content, so that a chunk of an attempt that never
 // committed is never taken for one of another content.
@@ -25,7 +28,7 @@ func (t *Txn) spill(p *machine.Payload, key func(token string, n int64) []byte) 
 	p.Ref = string(sum[:8])
 	for n, rest := int64(0), []byte(p.Inline); len(rest) > 0; n++ {
 		size := min(len(rest), chunkBytes)
-		if err := t.tx.Put(key(p.Ref, n), keyspace.AppendChunk(make([]byte, 0, size+1), rest[:size])); err != nil {
+		if err := t.tx.Put(key(p.Ref, n), keyspace.AppendChunk(make([]byte, 0, size+chunkRoom), rest[:size])); err != nil {
 			return err
 		}
 		rest = rest[size:]
