@@ -137,6 +137,21 @@ func TestIdleLoopSleeps(t *testing.T) {
 	}
 }
 
+// Deadlines may be as far away as numbers go; the loop sleeps all the same. (A23)
+func TestFarDeadlinesDoNotSpin(t *testing.T) {
+	for _, at := range []int64{1 << 43, 1 << 44, 1 << 45, 1 << 50, 1<<53 - 1, 1 << 60, 1<<62 + 12345, 1<<63 - 1} {
+		f, s := newRunning(t, longPoll)
+		f.in("default", 200, &protocol.PromiseCreate{ID: "p", TimeoutAt: at, Tags: tags(protocol.TagTimer, "true")})
+		f.Start(nil)
+		time.Sleep(10 * time.Millisecond)
+		before := s.views.Load()
+		time.Sleep(30 * time.Millisecond)
+		if n := s.views.Load() - before; n > 20 {
+			t.Errorf("a deadline at %d made the loop read the store %d times in 0.03 s", at, n)
+		}
+	}
+}
+
 // debug.start pauses one workspace's loops: its due timers stand, do not make the loop spin, and do not keep others
 // from being fired in time. debug.stop lets them go.
 func TestPausedWorkspace(t *testing.T) {

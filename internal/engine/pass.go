@@ -44,8 +44,9 @@ func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
 		return poll, err
 	}
 	e.loops.wakeAt.Store(dueAt)
-	wait := time.Duration(dueAt-e.clock.now()) * time.Millisecond
-	return min(max(wait, 0), poll), nil
+	// In milliseconds until it is short: a deadline may be further away than a time.Duration reaches.
+	waitMs := min(max(dueAt-e.clock.now(), 0), e.opt.PollIntervalMs)
+	return time.Duration(waitMs) * time.Millisecond, nil
 }
 
 // fireAll fires the steps of a pass, up to inParallel at a time. A step that fails by itself is counted and left to
