@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"abide/internal/journal"
 	"abide/internal/keyspace"
 	"abide/internal/machine"
 	"abide/internal/store"
@@ -37,6 +38,9 @@ type Options struct {
 	Source Source
 	// Log takes what an operator should know. Default: nothing is logged.
 	Log *slog.Logger
+	// Sequential makes the engine do one thing after the other on the caller's goroutine, and set no deadlines of
+	// real time: for a simulator, where the order of the store's calls must follow from the seed alone.
+	Sequential bool
 }
 
 func (o *Options) setDefaults() {
@@ -186,26 +190,35 @@ func (e *Engine) write(ctx context.Context, workspace string, req protocol.Reque
 	if err := e.ensureWorkspace(ctx, workspace); err != nil {
 		return protocol.Reply{}, err
 	}
-	err = e.update(ctx, workspace, at, false, func(op *machine.Op, _ *store.Txn) (err error) {
+	err = e.update(ctx, workspace, at, request(req.Kind()), func(op *machine.Op, _ *store.Txn) (err error) {
 		reply, err = op.Apply(req)
 		return err
 	})
 	return reply, err
 }
 
+// work is what an update is for.
+type work struct {
+	cause      journal.Cause // as journal entries name it
+	background bool          // no client waits for it
+}
+
+// request is the work of a request.
+func request(kind protocol.Kind) work { return work{cause: journal.Cause(kind)} }
+
 // update runs fn as one operation in a read-write transaction, at an instant that is read within it and is
 // covered by the clock's durable ceiling when the operation is acknowledged. A commit whose outcome the
 // store cannot tell at once is resolved before update gives up.
-func (e *Engine) update(ctx context.Context, workspace string, at instant, background bool, fn func(*machine.Op, *store.Txn) error) error {
+func (e *Engine) update(ctx context.Context, workspace string, at instant, w work, fn func(*machine.Op, *store.Txn) error) error {
 	var ticket *ticket
 	var ceiling int64
-	_, err := kv.Run(ctx, e.store, kv.Hints{Background: background, Lane: workspace}, func(tx kv.Tx) error {
+	_, err := kv.Run(ctx, e.store, kv.Hints{Background: w.background, Lane: workspace}, func(tx kv.Tx) error {
 		now, raise, err := at.enter(tx, &ticket)
 		if err != nil {
 			return err
 		}
 		ceiling = raise
-		txn := store.Write(tx, workspace, e.layout)
+		txn := store.Write(tx, workspace, e.layout).Caused(w.cause, now)
 		return fn(&machine.Op{State: txn, Now: now, Config: e.config, ClaimedSince: at.claimedSince()}, txn)
 	})
 	if err != nil {
@@ -254,7 +267,7 @@ func isSearch(k protocol.Kind) bool {
 // readInOrder answers a read with a debug time among the writes: time is an input there, and only the
 // writer's order makes it go forward for everybody.
 func (e *Engine) readInOrder(ctx context.Context, workspace string, req protocol.Request, at instant) (reply protocol.Reply, err error) {
-	err = e.update(ctx, workspace, at, false, func(op *machine.Op, _ *store.Txn) (err error) {
+	err = e.update(ctx, workspace, at, request(req.Kind()), func(op *machine.Op, _ *store.Txn) (err error) {
 		reply, err = op.Apply(req)
 		return err
 	})

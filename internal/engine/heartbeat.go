@@ -35,7 +35,7 @@ func (e *Engine) heartbeat(ctx context.Context, workspace string, r *protocol.Ta
 		return protocol.Reply{}, err
 	}
 	groups := byTree(beat.moving)
-	err = concurrently(len(groups), func(i int) error {
+	err = e.concurrently(len(groups), func(i int) error {
 		return e.renew(ctx, workspace, at, beat, groups[i])
 	})
 	if err != nil {
@@ -190,7 +190,7 @@ func byTree(refs []protocol.TaskRef) [][]protocol.TaskRef {
 // renew moves the leases of one group; what is no longer held by then is lost.
 func (e *Engine) renew(ctx context.Context, workspace string, at instant, b *beat, refs []protocol.TaskRef) error {
 	var lost []protocol.TaskRef
-	err := e.update(ctx, workspace, at, false, func(op *machine.Op, _ *store.Txn) error {
+	err := e.update(ctx, workspace, at, request(protocol.KindTaskHeartbeat), func(op *machine.Op, _ *store.Txn) error {
 		lost = lost[:0]
 		for _, ref := range refs {
 			kept, err := op.Renew(ref.ID, b.pid, ref.Version)
@@ -216,10 +216,15 @@ func (e *Engine) renew(ctx context.Context, workspace string, at instant, b *bea
 const inParallel = 64
 
 // concurrently calls fn(0..n-1), up to inParallel at a time, and returns the first error after all that were
-// begun have returned. A panic in fn is an error.
-func concurrently(n int, fn func(i int) error) error {
-	if n == 1 {
-		return guard(func() error { return fn(0) })
+// begun have returned. A panic in fn is an error. With Options.Sequential it calls one after the other.
+func (e *Engine) concurrently(n int, fn func(i int) error) error {
+	if n == 1 || e.opt.Sequential {
+		for i := range n {
+			if err := guard(func() error { return fn(i) }); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	var wg sync.WaitGroup
 	var mu sync.Mutex

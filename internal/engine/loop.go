@@ -202,6 +202,9 @@ func (l *loops) health(now time.Duration) error {
 
 // called gives one piece of background work the deadline of a store call.
 func (e *Engine) called(ctx context.Context, fn func(ctx context.Context) error) error {
+	if e.opt.Sequential {
+		return fn(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	err := fn(ctx)

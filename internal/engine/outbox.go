@@ -116,8 +116,8 @@ func (o Outbox) ExecutesDelivered(ctx context.Context, workspace string, deliver
 		return nil
 	}
 	at := instant{engine: o.engine, workspace: workspace}
-	return concurrently(len(delivered), func(i int) error {
-		return o.engine.update(ctx, workspace, at, true, func(op *machine.Op, _ *store.Txn) error {
+	return o.engine.concurrently(len(delivered), func(i int) error {
+		return o.engine.update(ctx, workspace, at, work{background: true}, func(op *machine.Op, _ *store.Txn) error {
 			_, err := op.Delivered(delivered[i].ID, delivered[i].Version)
 			return err
 		})
@@ -225,7 +225,7 @@ func (o Outbox) UnblocksDelivered(ctx context.Context, workspace string, deliver
 	if e.paused.has(workspace) {
 		return nil
 	}
-	return concurrently(len(delivered), func(i int) error {
+	return e.concurrently(len(delivered), func(i int) error {
 		_, err := kv.Run(ctx, e.store, kv.Hints{Background: true, Lane: workspace}, func(tx kv.Tx) error {
 			return store.Write(tx, workspace, e.layout).DeleteUnblock(delivered[i].ID, delivered[i].Address)
 		})

@@ -55,7 +55,7 @@ func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
 func (e *Engine) fireAll(ctx context.Context, steps []Step) (spent map[string]bool, failed int, err error) {
 	spent = make(map[string]bool, len(steps))
 	var mu sync.Mutex
-	err = concurrently(len(steps), func(i int) error {
+	err = e.concurrently(len(steps), func(i int) error {
 		var more bool
 		err := guard(func() error {
 			return e.called(ctx, func(ctx context.Context) (err error) {
