@@ -21,7 +21,9 @@ func (e *Engine) Attach(h deliver.Hints) (detach func()) {
 
 // TimerPass is one pass of the timer loop, run by hand: it fires what is due and returns how long the loop would
 // sleep then unless Woken. After an error the loop would pause for a moment and come back. Not safe for concurrent use.
-func (e *Engine) TimerPass(ctx context.Context) (sleep time.Duration, err error) { return e.timers(ctx) }
+func (e *Engine) TimerPass(ctx context.Context) (sleep time.Duration, err error) {
+	return e.timers(ctx)
+}
 
 // Woken reports whether a timer was armed that the last TimerPass has not counted on, since the last call.
 func (e *Engine) Woken() bool {
