@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"abide/internal/journal"
 	"abide/internal/keyspace"
 	"abide/internal/machine"
 	"abide/internal/store"
@@ -89,7 +90,7 @@ func (e *Engine) dispatchAgain(ctx context.Context, workspace string, now int64,
 		after, more = page.Next, page.Next != ""
 	}
 	for _, id := range ids {
-		err := e.update(ctx, workspace, at, false, func(op *machine.Op, _ *store.Txn) error {
+		err := e.update(ctx, workspace, at, work{}, func(op *machine.Op, _ *store.Txn) error {
 			_, err := op.Dispatch(id, true)
 			return err
 		})
@@ -100,7 +101,8 @@ func (e *Engine) dispatchAgain(ctx context.Context, workspace string, now int64,
 	return nil
 }
 
-// reset deletes everything in a workspace, and its debug clock, in bounded transactions.
+// reset deletes everything in a workspace, and its debug clock, in bounded transactions. The journal stays and
+// records every deletion: whoever follows it learns of the reset.
 func (e *Engine) reset(ctx context.Context, workspace string) error {
 	keys := keyspace.For(workspace, e.layout)
 	err := e.clear(ctx, workspace, keys.All(), func(txn *store.Txn, _ kv.Tx, row kv.Entry) error { return txn.Remove(row) })
@@ -130,7 +132,7 @@ func (e *Engine) clear(ctx context.Context, workspace string, r kv.Range, remove
 			if err != nil {
 				return err
 			}
-			txn := store.Write(tx, workspace, e.layout)
+			txn := store.Write(tx, workspace, e.layout).Caused(journal.Cause(protocol.KindDebugReset), e.clock.now())
 			for _, row := range rows {
 				if err := remove(txn, tx, row); err != nil {
 					return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"abide/internal/journal"
 	"abide/internal/keyspace"
 	"abide/internal/machine"
 	"abide/internal/store"
@@ -68,7 +69,7 @@ func (e *Engine) sweepObjects(ctx context.Context) error {
 			continue
 		}
 		did := false
-		err := e.update(ctx, s.workspace, at, true, func(op *machine.Op, _ *store.Txn) (err error) {
+		err := e.update(ctx, s.workspace, at, work{journal.CauseTimeout, true}, func(op *machine.Op, _ *store.Txn) (err error) {
 			did, err = op.PromiseTimeout(o.ID)
 			return err
 		})

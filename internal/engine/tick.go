@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"abide/internal/journal"
 	"abide/internal/keyspace"
 	"abide/internal/machine"
 	"abide/internal/store"
@@ -117,7 +118,7 @@ func (e *Engine) Fire(ctx context.Context, s Step) error {
 func (e *Engine) fire(ctx context.Context, s Step, at instant) (more bool, err error) {
 	for {
 		var damaged []byte
-		err := e.update(ctx, s.Workspace, at, at.debug == nil, func(op *machine.Op, txn *store.Txn) (err error) {
+		err := e.update(ctx, s.Workspace, at, work{causes[s.Kind], at.debug == nil}, func(op *machine.Op, txn *store.Txn) (err error) {
 			more, err = advance(op, txn, s.Timer)
 			damaged = txn.Damaged()
 			return err
@@ -138,6 +139,12 @@ func (e *Engine) fire(ctx context.Context, s Step, at instant) (more bool, err e
 			return more, nil
 		}
 	}
+}
+
+// causes are the names under which the steps stand in the journal. A dispatch changes no state.
+var causes = map[keyspace.TimerKind]journal.Cause{
+	keyspace.TimerDrain: journal.CauseDrain, keyspace.TimerPromise: journal.CauseTimeout,
+	keyspace.TimerLease: journal.CauseLease, keyspace.TimerSchedule: journal.CauseSchedule,
 }
 
 // advance does the step that a timer entry stands for, or the next bounded part of it. An entry that its

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"abide/internal/journal"
 	"abide/internal/keyspace"
 	"abide/internal/machine"
 )
@@ -31,7 +32,10 @@ func (t *Txn) PutSchedule(s *machine.Schedule) error {
 	if stored != nil {
 		t.old = t.keys.DeriveSchedule(t.old, stored)
 	}
-	return t.replace(nil, nil)
+	if err := t.replace(nil, nil); err != nil {
+		return err
+	}
+	return t.record(journal.Schedule, s.ID, journal.OfSchedule(stored), journal.OfSchedule(s))
 }
 
 // DeleteSchedule implements machine.State. Removing an absent one is harmless.
@@ -49,6 +53,9 @@ func (t *Txn) DeleteSchedule(id string) error {
 	}
 	t.old, t.new = t.keys.DeriveSchedule(t.old[:0], stored), t.new[:0]
 	if err := t.replace(nil, nil); err != nil {
+		return err
+	}
+	if err := t.record(journal.Schedule, id, journal.OfSchedule(stored), journal.State{}); err != nil {
 		return err
 	}
 	return t.tx.Delete(t.keys.Schedule(id))

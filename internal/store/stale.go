@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 
+	"abide/internal/journal"
 	"abide/internal/keyspace"
 	"abide/kv"
 )
@@ -55,10 +56,13 @@ func (t *Txn) Remove(row kv.Entry) error {
 	}
 	o, err := keyspace.Object(id, row.Value)
 	if err != nil {
-		return nil
+		return t.journal(journal.Entry{What: journal.Object, ID: id})
 	}
 	t.old, t.new = t.keys.Derive(t.old[:0], o), t.new[:0]
-	return t.replace(nil, o)
+	if err := t.replace(nil, o); err != nil {
+		return err
+	}
+	return t.record(journal.Object, id, journal.OfObject(o), journal.State{})
 }
 
 // removeOther deletes the entry of a drain obligation or of an unblock message.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 
+	"abide/internal/journal"
 	"abide/internal/keyspace"
 	"abide/internal/machine"
 	"abide/kv"
@@ -30,6 +31,10 @@ type Txn struct {
 	cache map[string]*entry
 	old   []kv.Entry // scratch of put
 	new   []kv.Entry
+
+	cause journal.Cause // see Caused
+	at    int64
+	entry []byte // scratch of record
 
 	damaged []byte // see Damaged
 }
@@ -52,6 +57,13 @@ func Read(r kv.Reader, workspace string, l keyspace.Layout) *Txn {
 func Write(tx kv.Tx, workspace string, l keyspace.Layout) *Txn {
 	t := Read(tx, workspace, l)
 	t.tx = tx
+	return t
+}
+
+// Caused says why the transaction changes what it changes, and at which instant (epoch ms): its journal entries
+// carry both. It returns t. Without it they carry neither.
+func (t *Txn) Caused(cause journal.Cause, at int64) *Txn {
+	t.cause, t.at = cause, at
 	return t
 }
 
@@ -140,7 +152,7 @@ func (t *Txn) Load(ids []string) error {
 }
 
 // Put implements machine.State: the record, its chunks if it has grown too large, and the difference of the
-// derived entries.
+// derived entries, and an entry of the journal if a state or the version has changed.
 func (t *Txn) Put(o *machine.Object) error {
 	if t.tx == nil {
 		return errReadOnly
@@ -175,8 +187,25 @@ func (t *Txn) Put(o *machine.Object) error {
 	if err := t.replace(o, e.stored); err != nil {
 		return err
 	}
+	if err := t.record(journal.Object, o.ID, journal.OfObject(e.stored), journal.OfObject(o)); err != nil {
+		return err
+	}
 	e.keep()
 	return nil
+}
+
+// record appends a journal entry if a state or a version has changed. (docs/machine.md, "Journal")
+func (t *Txn) record(what journal.What, id string, from, to journal.State) error {
+	if from == to {
+		return nil
+	}
+	return t.journal(journal.Entry{What: what, ID: id, From: from, To: to})
+}
+
+func (t *Txn) journal(e journal.Entry) error {
+	e.Cause, e.At = t.cause, t.at
+	t.entry = keyspace.AppendEntry(t.entry[:0], &e)
+	return t.tx.Append(t.keys.Partition(), t.entry)
 }
 
 func payloadOf(o *machine.Object, side keyspace.Side) *machine.Payload {
