@@ -1,0 +1,83 @@
+package workload
+
+import (
+	"strconv"
+	"strings"
+
+	"abide/protocol"
+)
+
+func (s *space) scheduleGet(id string) Answer {
+	sc := s.schedules[id]
+	if sc == nil {
+		return fail(protocol.StatusNotFound)
+	}
+	return ok(object{"schedule": sc.record(id)})
+}
+
+func (s *space) scheduleCreate(now int64, r *protocol.ScheduleCreate) Answer {
+	when, _ := parseCron(r.Cron)
+	next, again := when.next(now)
+	if !again {
+		return fail(protocol.StatusInvalid)
+	}
+	if s.schedules[r.ID] == nil {
+		s.schedules[r.ID] = &schedule{
+			cron:           r.Cron,
+			promiseID:      r.PromiseID,
+			promiseTimeout: r.PromiseTimeout,
+			param:          string(r.PromiseParam),
+			tags:           asMap(r.PromiseTags),
+			createdAt:      now,
+			nextRunAt:      next,
+		}
+	}
+	return s.scheduleGet(r.ID)
+}
+
+func (s *space) scheduleDelete(id string) Answer {
+	if s.schedules[id] == nil {
+		return fail(protocol.StatusNotFound)
+	}
+	delete(s.schedules, id)
+	return ok(empty())
+}
+
+// runSchedule does every occurrence that is due.
+func (s *space) runSchedule(now int64, id string) {
+	sc := s.schedules[id]
+	when, _ := parseCron(sc.cron)
+	for !sc.over && sc.nextRunAt <= now {
+		at := sc.nextRunAt
+		s.occurrence(now, at, id)
+		sc.lastRunAt, sc.hasRun = at, true
+		next, again := when.next(at)
+		if again {
+			sc.nextRunAt = next
+		}
+		sc.over = !again
+	}
+}
+
+// occurrence makes the promise of the instant at.
+func (s *space) occurrence(now, at int64, id string) {
+	sc := s.schedules[id]
+	promiseID := strings.NewReplacer("{{.id}}", id, "{{.timestamp}}", strconv.FormatInt(at, 10)).Replace(sc.promiseID)
+	if s.promises[promiseID] != nil {
+		return
+	}
+	var tags protocol.Tags
+	for name, value := range sc.tags {
+		tags = append(tags, protocol.Tag{Name: name, Value: value})
+	}
+	p := s.birth(at, now, &protocol.PromiseCreate{
+		ID:        promiseID,
+		TimeoutAt: plus(at, sc.promiseTimeout),
+		Param:     protocol.Value(sc.param),
+		Tags:      tags,
+	})
+	p.tags["resonate:schedule"] = id
+	for _, name := range []string{"resonate:origin", "resonate:branch", "resonate:parent", "resonate:prefix"} {
+		p.tags[name] = promiseID
+	}
+}
