@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"abide/internal/journal"
 	"abide/internal/machine"
 	"abide/kv"
 	"abide/protocol"
@@ -140,7 +141,37 @@ func goldenRecords() (all []record) {
 	all = append(all, record{namedBytes{"format", AppendFormat(nil, f)}, "format", func(b []byte) (any, error) { return ParseFormat(b) }, f})
 	q := QuarantinedRow{Value: []byte{99, 0}, Reason: "why", FirstSeen: 1000}
 	all = append(all, record{namedBytes{"quarantine", AppendQuarantined(nil, q)}, "quarantine", func(b []byte) (any, error) { return ParseQuarantined(b) }, q})
+	for _, e := range goldenEntries() {
+		all = append(all, record{namedBytes{fmt.Sprintf("journal entry: %s of %s", e.Cause, e.ID), AppendEntry(nil, &e)}, "journal",
+			func(b []byte) (any, error) { return Entry(b) }, e})
+	}
 	return all
+}
+
+// goldenEntries are journal entries of every shape.
+func goldenEntries() []journal.Entry {
+	pending := journal.State{Promise: protocol.Pending}
+	task := func(p protocol.PromiseState, s protocol.TaskState, version int64) journal.State {
+		return journal.State{Promise: p, Task: s, Version: version}
+	}
+	armed := journal.State{Schedule: journal.ScheduleArmed, NextRunAt: 60_000}
+	ran := journal.State{Schedule: journal.ScheduleArmed, NextRunAt: 120_000, LastRunAt: 60_000, HasRun: true}
+	ended := journal.State{Schedule: journal.ScheduleDisarmed, NextRunAt: 120_000, LastRunAt: 120_000, HasRun: true}
+	zero := journal.State{Schedule: journal.ScheduleArmed, NextRunAt: 60_000, HasRun: true}
+	return []journal.Entry{
+		{ID: "p", To: pending, Cause: "promise.create", At: 1_700_000_000_000},
+		{ID: "p", From: pending, To: journal.State{Promise: protocol.RejectedTimedout}, Cause: journal.CauseTimeout, At: 1},
+		{ID: "t", To: task(protocol.Pending, protocol.TaskAcquired, 1), Cause: "task.create"},
+		{ID: "r.1", From: task(protocol.Pending, protocol.TaskPending, 4), To: task(protocol.Pending, protocol.TaskAcquired, 5), Cause: "task.acquire"},
+		{ID: "r.1", From: task(protocol.Pending, protocol.TaskAcquired, 5), To: task(protocol.Resolved, protocol.TaskFulfilled, 5), Cause: "task.fulfill"},
+		{ID: "r.1", From: task(protocol.Resolved, protocol.TaskFulfilled, 5), Cause: "debug.reset"},
+		{ID: "damaged", Cause: "debug.reset"},
+		{ID: "unstated", From: task(protocol.Pending, protocol.TaskHalted, 0), To: task(protocol.Pending, protocol.TaskPending, 0)},
+		{What: journal.Schedule, ID: "s", To: armed, Cause: "schedule.create", At: 1<<63 - 1},
+		{What: journal.Schedule, ID: "s", From: armed, To: ran, Cause: journal.CauseSchedule},
+		{What: journal.Schedule, ID: "s", From: zero, To: ended, Cause: journal.CauseSchedule},
+		{What: journal.Schedule, ID: "s", From: ended, Cause: "schedule.delete"},
+	}
 }
 
 func nilable[T any](v *T, err error) (any, error) { return v, err }
@@ -158,6 +189,7 @@ func TestGoldenBytes(t *testing.T) {
 	b.WriteString("\n# Values.\n")
 	fmt.Fprintf(&b, "marker = %s\n", hex.EncodeToString(Marker()))
 	unblock := keys.DeriveUnblock("r.1", "poll://uni@g/w")
+	fmt.Fprintf(&b, "journal partition = %s\n", hex.EncodeToString(keys.Partition()))
 	fmt.Fprintf(&b, "unblock entry = %s\n", hex.EncodeToString(unblock.Value))
 	for _, r := range goldenRecords() {
 		fmt.Fprintf(&b, "%s = %s\n", r.name, hex.EncodeToString(r.bytes))
