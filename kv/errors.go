@@ -27,6 +27,10 @@ var (
 	ErrPartition = errors.New("the transaction spans storage partitions that this engine cannot change together")
 	// ErrCorrupt: stored bytes do not decode, or the engine reports damage.
 	ErrCorrupt = errors.New("stored data is damaged")
+	// ErrExpired: journal entries after the reader's position may have been removed, or the position is none of
+	// this store's history. The *Error carries the Floor. The reader starts again: it reads the state in one
+	// snapshot and goes on after that snapshot's bound.
+	ErrExpired = errors.New("the journal is no longer kept from this position on")
 	// ErrTxDone: a transaction was used after its closure had returned.
 	ErrTxDone = errors.New("the transaction is over")
 	// ErrClosed: the store has been closed.
@@ -49,13 +53,14 @@ const (
 // Error is how a store reports a failure: which store, which operation, which kind of key, never a key or
 // a value. Unwrap gives both the identity and the engine's own error.
 type Error struct {
-	Is      error  // one of the identities above
-	Store   string // "sqlite", "memory", ...
-	Op      string // "get", "put", "commit", ...
-	KeyKind string // as the key register names it; empty if no key is concerned
-	Detail  string // what was exceeded, by how much; for a person
-	Token   Token  // set for ErrCommitUnknown
-	Err     error  // the engine's own error, if any
+	Is      error         // one of the identities above
+	Store   string        // "sqlite", "memory", ...
+	Op      string        // "get", "put", "commit", ...
+	KeyKind string        // as the key register names it, or KindEntry or KindFloor; empty if no key is concerned
+	Detail  string        // what was exceeded, by how much; for a person
+	Token   Token         // set for ErrCommitUnknown
+	Floor   EntryPosition // set for ErrExpired: the floor of the partition
+	Err     error         // the engine's own error, if any
 }
 
 // Error is for people and logs.

@@ -28,22 +28,24 @@ const (
 	// MaxKeyBytes is the longest key. Set by PostgreSQL, whose index rows end at 2,704 bytes. A key has at
 	// least one byte, and its first byte is below ReservedPrefix.
 	MaxKeyBytes = 2600
-	// ReservedPrefix begins the keys that a store keeps for itself (the journal, its counter). It is what
-	// FoundationDB reserves. A range may end at it: Range{nil, []byte{ReservedPrefix}} is every key.
+	// ReservedPrefix begins the keys that a store keeps for itself: the journal, of which JournalKey and
+	// FloorKey say what may be seen, and what the engine needs. It is what FoundationDB reserves. A range may
+	// end at it: Range{nil, []byte{ReservedPrefix}} is every key.
 	ReservedPrefix = 0xFF
-	// MaxPartitionBytes is the longest name of a journal partition, so that its entries have room in a key.
-	MaxPartitionBytes = 1024
 	// MaxValueBytes is the largest value. Set by FoundationDB (100,000 bytes), with room. Larger
 	// payloads are chunked above the contract.
 	MaxValueBytes = 64 << 10
 	// MaxTxBytes bounds the keys, values and journal records that one closure writes. Set by
 	// FoundationDB (10,000,000 bytes, discouraged above 1 MB) and by our largest request, 2 MiB.
 	MaxTxBytes = 4 << 20
-	// MaxTxOps bounds the reads, writes and appends of one closure (a row returned by a scan counts as
-	// one read). Set by FoundationDB's five seconds.
+	// MaxTxOps bounds the reads, writes, appends and signals of one closure (a row returned by a scan counts
+	// as one read). Set by FoundationDB's five seconds.
 	MaxTxOps = 10_000
 	// MaxScanRows is the largest limit of one Scan or Journal call.
 	MaxScanRows = 10_000
+	// MaxSignalBytes is the longest topic and body of a signal together. Set by PostgreSQL, whose notifications
+	// end below 8,000 bytes, with room for several in one.
+	MaxSignalBytes = 2048
 	// MaxTxSeconds is how long one closure or snapshot may live. Set by FoundationDB.
 	MaxTxSeconds = 5
 )
@@ -83,7 +85,9 @@ type Reader interface {
 type Snapshot interface {
 	Reader
 	// Journal returns at most limit entries of the partition strictly after the given position, in
-	// commit order and, within a commit, in append order.
+	// commit order and, within a commit, in append order. Fewer than limit mean that there are no more.
+	// ErrExpired, with the floor in it, if there could be a gap before the first of them (see Expired),
+	// decided in this same snapshot.
 	Journal(partition []byte, after EntryPosition, limit int) ([]JournalEntry, error)
 	// Bound is the inclusive upper bound of the commits that this snapshot observes: exactly those at or
 	// below it. EntryPosition{Bound(), AfterCommit} is therefore the cursor for the state it read.
@@ -91,7 +95,8 @@ type Snapshot interface {
 }
 
 // Tx is a read-write transaction. Reading the journal inside it is outside the contract (FoundationDB
-// cannot read back what it has not committed).
+// cannot read back what it has not committed), but for Compact, which reads only entries that a snapshot
+// before it observed.
 type Tx interface {
 	Reader
 	// Put sets key to value. An empty value is a value.
@@ -102,12 +107,13 @@ type Tx interface {
 	// transaction and keeps its append order within it. An append alone makes the transaction a write.
 	Append(partition, record []byte) error
 	// Signal asks for a hint to be sent to the subscribers once this transaction has committed. Equal
-	// signals of one physical commit are coalesced. A transaction that wrote nothing signals nothing.
+	// signals of one physical commit are coalesced. A transaction that wrote nothing signals nothing. A
+	// signal over its limit fails the transaction.
 	Signal(s Signal)
 }
 
 // Signal is a post-commit hint: a topic, and a body whose meaning is the topic's own. Both are opaque to
-// the store. Keep them short: some engines carry them to other servers.
+// the store. Keep them short, at most MaxSignalBytes: some engines carry them to other servers.
 type Signal struct{ Topic, Body string }
 
 // Hints accompany an Update. None of them changes what the transaction means.

@@ -43,8 +43,8 @@ func (p Position) String() string { return hex.EncodeToString(p[:]) }
 const AfterCommit = math.MaxUint32
 
 // EntryPosition is where one journal entry stands: its commit, and its append order within that commit
-// from 0. The zero EntryPosition is not the origin (it names entry 0 of no commit) but orders before
-// every entry, so a scan strictly after it starts at the beginning.
+// from 0. The zero EntryPosition is the origin of the journal: it names no entry (no commit has the zero
+// Position) and orders before all of them, so a scan strictly after it starts at the beginning.
 type EntryPosition struct {
 	Commit Position
 	Index  uint32

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -8,36 +9,42 @@ import (
 	"abide/kv"
 )
 
-// MaxSignalBytes is the longest topic and body of a signal together. Set by PostgreSQL, whose notifications
-// end below 8,000 bytes, with room for several in one.
-const MaxSignalBytes = 2048
-
 // fault builds the store's error for an operation on a key (nil: on none).
 func (o *Options) fault(is error, op string, key []byte, format string, args ...any) error {
-	e := &kv.Error{Is: is, Store: o.Name, Op: op, Detail: fmt.Sprintf(format, args...)}
-	if key != nil && o.Keys.Kind != nil {
-		e.KeyKind = o.Keys.Kind(key)
+	return &kv.Error{Is: is, Store: o.Name, Op: op, KeyKind: o.kind(key), Detail: fmt.Sprintf(format, args...)}
+}
+
+// entryKey and floorKey stand for keys of their kind in errors.
+var entryKey, floorKey = kv.AllEntries().Start, kv.AllFloors().Start
+
+// kind names the kind of a key; "" for nil, which stands for none.
+func (o *Options) kind(key []byte) string {
+	switch {
+	case key == nil:
+		return ""
+	case bytes.HasPrefix(key, entryKey):
+		return kv.KindEntry
+	case bytes.HasPrefix(key, floorKey):
+		return kv.KindFloor
+	case o.Keys.Kind == nil:
+		return ""
 	}
-	return e
+	return o.Keys.Kind(key)
 }
 
 // driverFault gives an error of the driver its operation and kind of key. An error without an identity is
 // one that the driver did not expect: the engine is unavailable.
 func (o *Options) driverFault(err error, op string, key []byte) error {
 	var known *kv.Error
-	if errors.As(err, &known) {
-		if key == nil || o.Keys.Kind == nil || known.KeyKind != "" {
-			return err
-		}
-		named := *known
-		named.KeyKind = o.Keys.Kind(key)
-		return &named
+	if !errors.As(err, &known) {
+		return &kv.Error{Is: kv.ErrUnavailable, Store: o.Name, Op: op, KeyKind: o.kind(key), Err: err}
 	}
-	e := &kv.Error{Is: kv.ErrUnavailable, Store: o.Name, Op: op, Err: err}
-	if key != nil && o.Keys.Kind != nil {
-		e.KeyKind = o.Keys.Kind(key)
+	if known.KeyKind != "" || key == nil {
+		return err
 	}
-	return e
+	named := *known
+	named.KeyKind = o.kind(key)
+	return &named
 }
 
 // budget is what one closure or snapshot may still use, and whether it is over.
@@ -79,16 +86,27 @@ func (b *budget) write(op string, key []byte, n int) error {
 	return nil
 }
 
-func (b *budget) checkKey(op string, key []byte) error {
+// checkKey checks a key of the caller's. Of the store's own keys, those that isOwn accepts are let through.
+func (b *budget) checkKey(op string, key []byte, isOwn func([]byte) bool) error {
 	switch {
 	case len(key) == 0:
 		return b.opt.fault(kv.ErrLimit, op, nil, "a key of no bytes; it needs at least one")
 	case len(key) > kv.MaxKeyBytes:
 		return b.opt.fault(kv.ErrLimit, op, key, "a key of %d bytes; at most %d", len(key), kv.MaxKeyBytes)
-	case key[0] >= kv.ReservedPrefix:
+	case key[0] >= kv.ReservedPrefix && !isOwn(key):
 		return b.opt.fault(kv.ErrLimit, op, key, "the key is in the store's own key space, which begins at %02X", kv.ReservedPrefix)
 	}
 	return nil
+}
+
+func isFloor(key []byte) bool {
+	_, err := kv.ParseFloorKey(key)
+	return err == nil
+}
+
+func isEntry(key []byte) bool {
+	_, _, err := kv.ParseJournalKey(key)
+	return err == nil
 }
 
 func (b *budget) checkValue(op string, key, value []byte) error {
@@ -100,7 +118,7 @@ func (b *budget) checkValue(op string, key, value []byte) error {
 
 func (b *budget) checkPartition(op string, partition []byte) error {
 	if len(partition) > kv.MaxPartitionBytes {
-		return b.opt.fault(kv.ErrLimit, op, nil, "a journal partition of %d bytes; at most %d", len(partition), kv.MaxPartitionBytes)
+		return b.opt.fault(kv.ErrLimit, op, entryKey, "a journal partition of %d bytes; at most %d", len(partition), kv.MaxPartitionBytes)
 	}
 	return nil
 }
@@ -119,9 +137,14 @@ func (b *budget) checkRange(op string, r kv.Range) error {
 	case len(r.Start) > kv.MaxKeyBytes+1 || len(r.End) > kv.MaxKeyBytes+1:
 		return b.opt.fault(kv.ErrLimit, op, r.Start, "a range from %d to %d bytes; each at most %d",
 			len(r.Start), len(r.End), kv.MaxKeyBytes+1)
-	case r.End[0] >= kv.ReservedPrefix && len(r.End) > 1:
+	case r.End[0] >= kv.ReservedPrefix && len(r.End) > 1 && !isWithin(r, kv.AllEntries()) && !isWithin(r, kv.AllFloors()):
 		return b.opt.fault(kv.ErrLimit, op, r.Start, "the range reaches into the store's own key space, which begins at %02X",
 			kv.ReservedPrefix)
 	}
 	return nil
+}
+
+// isWithin reports whether r lies within outer.
+func isWithin(r, outer kv.Range) bool {
+	return bytes.Compare(r.Start, outer.Start) >= 0 && bytes.Compare(r.End, outer.End) <= 0
 }

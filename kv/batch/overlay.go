@@ -241,7 +241,18 @@ func (o *overlay) writes(dst []Write) []Write {
 			return true
 		})
 	}
-	// The journal comes after every other key. Its entries are mostly in order already.
-	slices.SortFunc(o.journal, func(a, b Write) int { return bytes.Compare(a.Key, b.Key) })
-	return append(dst, o.journal...)
+	if len(o.journal) == 0 {
+		return dst
+	}
+	// Its own entries are mostly in order already. They come after every other key, but for those that
+	// compaction changed.
+	slices.SortFunc(o.journal, byKey)
+	inOrder := len(dst) == 0 || dst[len(dst)-1].Key[0] < kv.ReservedPrefix
+	dst = append(dst, o.journal...)
+	if !inOrder {
+		slices.SortFunc(dst, byKey)
+	}
+	return dst
 }
+
+func byKey(a, b Write) int { return bytes.Compare(a.Key, b.Key) }

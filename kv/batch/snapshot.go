@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"abide/kv"
 )
@@ -56,7 +57,7 @@ func (v *snapshot) Get(key []byte) ([]byte, error) {
 	if err := v.check("get"); err != nil {
 		return nil, err
 	}
-	if err := v.checkKey("get", key); err != nil {
+	if err := v.checkKey("get", key, isFloor); err != nil {
 		return nil, err
 	}
 	value, err := v.driver.Get(key)
@@ -103,12 +104,19 @@ func (v *snapshot) Journal(partition []byte, after kv.EntryPosition, limit int) 
 	if err := v.checkPartition("journal", partition); err != nil {
 		return nil, err
 	}
-	prefix := appendPartition(nil, partition)
-	r := kv.Range{
-		// A key is followed by itself with one more byte, so this is strictly after.
-		Start: append(appendEntryPosition(append([]byte(nil), prefix...), after), 0),
-		End:   append(appendEntryPosition(append([]byte(nil), prefix...), lastEntryPosition), 0),
+	floor, err := kv.Floor(v, partition)
+	if err != nil {
+		return nil, v.opt.driverFault(err, "journal", floorKey)
 	}
+	if kv.Expired(after, floor, v.bound) {
+		return nil, &kv.Error{Is: kv.ErrExpired, Store: v.opt.Name, Op: "journal", KeyKind: kv.KindEntry, Floor: floor,
+			Detail: fmt.Sprintf("a reader at %v; the floor is %v and the last commit %v", after, floor, v.bound)}
+	}
+	return v.entries(kv.EntriesAfter(partition, after), limit)
+}
+
+// entries reads at most limit journal entries of r.
+func (v *snapshot) entries(r kv.Range, limit int) ([]kv.JournalEntry, error) {
 	var entries []kv.JournalEntry
 	var bad error
 	err := v.driver.Scan(r, func(key, value []byte) bool {
@@ -118,7 +126,7 @@ func (v *snapshot) Journal(partition []byte, after kv.EntryPosition, limit int) 
 			}
 		}
 		var at kv.EntryPosition
-		if at, bad = JournalPosition(key); bad != nil {
+		if _, at, bad = kv.ParseJournalKey(key); bad != nil {
 			return false
 		}
 		entries = append(entries, kv.JournalEntry{Position: at, Record: value})
@@ -128,7 +136,7 @@ func (v *snapshot) Journal(partition []byte, after kv.EntryPosition, limit int) 
 		err = bad
 	}
 	if err != nil {
-		return nil, v.opt.driverFault(err, "journal", nil)
+		return nil, v.opt.driverFault(err, "journal", entryKey)
 	}
 	return entries, nil
 }

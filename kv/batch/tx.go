@@ -39,7 +39,7 @@ func (t *tx) get(key []byte) ([]byte, error) {
 	if err := t.spend("get", 1); err != nil {
 		return nil, err
 	}
-	if err := t.checkKey("get", key); err != nil {
+	if err := t.checkKey("get", key, isFloor); err != nil {
 		return nil, err
 	}
 	value, err := t.run.overlay.get(t.run.driver, key)
@@ -75,7 +75,7 @@ func (t *tx) put(key, value []byte) error {
 	if err := t.spend("put", 1); err != nil {
 		return err
 	}
-	if err := t.checkKey("put", key); err != nil {
+	if err := t.checkKey("put", key, isFloor); err != nil {
 		return err
 	}
 	if err := t.checkValue("put", key, value); err != nil {
@@ -95,7 +95,7 @@ func (t *tx) delete(key []byte) error {
 	if err := t.spend("delete", 1); err != nil {
 		return err
 	}
-	if err := t.checkKey("delete", key); err != nil {
+	if err := t.checkKey("delete", key, isEntry); err != nil {
 		return err
 	}
 	if err := t.write("delete", key, len(key)); err != nil {
@@ -115,32 +115,30 @@ func (t *tx) append(partition, record []byte) error {
 	if err := t.checkPartition("append", partition); err != nil {
 		return err
 	}
-	if err := t.checkValue("append", nil, record); err != nil {
+	if err := t.checkValue("append", entryKey, record); err != nil {
 		return err
 	}
-	if err := t.write("append", nil, len(partition)+len(record)); err != nil {
+	if err := t.write("append", entryKey, len(partition)+len(record)); err != nil {
 		return err
 	}
 	t.wrote = true
-	key := make([]byte, 0, len(partition)+2+maxUvarintBytes+entryPositionBytes)
-	key = appendEntryPosition(appendPartition(key, partition), kv.EntryPosition{Commit: t.position, Index: t.appends})
+	key := kv.JournalKey(partition, kv.EntryPosition{Commit: t.position, Index: t.appends})
 	t.appends++
 	t.run.overlay.journal = append(t.run.overlay.journal, Write{Key: key, Value: present(record)})
 	return nil
 }
 
-// maxUvarintBytes is what the length of a partition needs at most.
-const maxUvarintBytes = 2
+func (t *tx) Signal(s kv.Signal) { _ = t.fail(t.signal(s)) }
 
-func (t *tx) Signal(s kv.Signal) {
-	if t.done {
-		return
+func (t *tx) signal(s kv.Signal) error {
+	if err := t.spend("signal", 1); err != nil {
+		return err
 	}
-	if n := len(s.Topic) + len(s.Body); n > MaxSignalBytes {
-		_ = t.fail(t.opt.fault(kv.ErrLimit, "signal", nil, "a signal of %d bytes; at most %d", n, MaxSignalBytes))
-		return
+	if n := len(s.Topic) + len(s.Body); n > kv.MaxSignalBytes {
+		return t.opt.fault(kv.ErrLimit, "signal", nil, "a signal of %d bytes; at most %d", n, kv.MaxSignalBytes)
 	}
 	t.signals = append(t.signals, s)
+	return nil
 }
 
 // present is a copy of value that is not nil, because nil says that there is none.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"abide/kv"
-	"abide/kv/batch"
 )
 
 // The format of the file. A change that an older program must not touch raises both numbers, one that it can
@@ -142,7 +141,7 @@ func (c *conn) checkLast() (uint64, error) {
 		return 0, failure("open", err)
 	}
 	defer s.Close()
-	r := batch.JournalRange()
+	r := kv.AllEntries()
 	if err := s.BindBlob(1, r.Start); err != nil {
 		return 0, failure("open", err)
 	}
@@ -155,7 +154,7 @@ func (c *conn) checkLast() (uint64, error) {
 		}
 		return sequence, nil
 	}
-	at, err := batch.JournalPosition(s.ColumnRawBlob(0))
+	_, at, err := kv.ParseJournalKey(s.ColumnRawBlob(0))
 	if err != nil {
 		return 0, err
 	}
