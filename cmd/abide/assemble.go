@@ -52,7 +52,7 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 	}
 	s.delivery = newDelivery(logger, o, s.engine)
 	stuckAfter := o.settings.MessagesPollInterval.duration() + deliveryStuck
-	s.handler, err = api.New(readiness{s.engine, s.delivery, stuckAfter}, api.Options{
+	s.handler, err = api.New(readiness{s.engine, s.delivery, store, stuckAfter}, api.Options{
 		Debug:       o.debug,
 		CORSOrigins: o.settings.ServerCORSAllowOrigin,
 		Poll:        api.Poll(s.delivery, api.PollOptions{Now: time.Now}),
@@ -90,15 +90,20 @@ func workspaceURL(base, workspace string) string {
 	return base + "/w/" + workspace
 }
 
-// readiness is the engine as the API sees it: a server whose delivery hangs is not ready either.
+// readiness is the engine as the API sees it: a server whose delivery hangs, or whose store cannot write, is
+// not ready either.
 type readiness struct {
 	*engine.Engine
 	delivery   *deliver.Deliverer
+	store      *sqlitekv.Store
 	stuckAfter time.Duration
 }
 
 // Ready reports what keeps the server from serving.
 func (r readiness) Ready(ctx context.Context) error {
+	if err := r.store.Writable(); err != nil {
+		return fmt.Errorf("the data file cannot be written: %w", err)
+	}
 	if stuck := time.Duration(r.delivery.Health().StuckMs()) * time.Millisecond; stuck > r.stuckAfter {
 		return fmt.Errorf("delivery has not moved for %s", stuck.Round(time.Second))
 	}

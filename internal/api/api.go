@@ -13,6 +13,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -154,7 +155,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const legacyMessage = `{"error":"this endpoint is no longer supported; update the SDK to one that speaks the protocol of ` + protocol.Version + `"}`
 
-// serveReady asks the engine.
+// serveReady asks the engine. The body of a refusal says why, for a person.
 func (h *Handler) serveReady(w http.ResponseWriter, r *http.Request) {
 	if h.draining.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -164,7 +165,9 @@ func (h *Handler) serveReady(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	if err := h.engine.Ready(ctx); err != nil {
 		h.o.Log.Error("not ready", "error", err)
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, err.Error()+"\n")
 		return
 	}
 	w.WriteHeader(http.StatusOK)

@@ -15,7 +15,7 @@ var (
 	// ErrInUse: another process, or another store of this one, has the database open. The message names it.
 	ErrInUse = errors.New("the database is in use")
 	// ErrFormat: the file is not a database of this program, or a newer one wrote it.
-	ErrFormat = errors.New("the database cannot be opened by this version")
+	ErrFormat = errors.New("the file cannot be opened by this version")
 )
 
 // failure maps an error of SQLite that came before a commit: nothing was committed.

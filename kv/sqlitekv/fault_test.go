@@ -25,6 +25,14 @@ type faults struct {
 	// lose makes a failing sync of the log take what was written since the last one with it, as a page cache
 	// does that forgets what it could not write. Otherwise it all reached the disk, in spite of the error.
 	lose bool
+	// failed counts the calls that were made to fail.
+	failed int
+}
+
+func (f *faults) failures() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.failed
 }
 
 func (f *faults) set(change func(*faults)) {
@@ -68,6 +76,9 @@ func (f *faultyFile) WriteAt(p []byte, off int64) (int, error) {
 	if f.wal {
 		err = f.faults.walWrite
 	}
+	if err != nil {
+		f.faults.failed++
+	}
 	f.faults.mu.Unlock()
 	if err != nil {
 		return 0, &fs.PathError{Op: "write", Path: "fault", Err: err}
@@ -87,6 +98,7 @@ func (f *faultyFile) Sync(flags vfs.SyncFlag) error {
 		f.unsynced = nil
 		return f.File.Sync(flags)
 	}
+	f.faults.failed++
 	if f.wal && f.faults.lose {
 		for _, s := range f.unsynced {
 			if _, err := f.File.WriteAt(make([]byte, s.n), s.off); err != nil {

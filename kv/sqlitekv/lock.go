@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -43,7 +42,7 @@ func acquireLock(path string, now func() time.Time) (*fileLock, error) {
 	lockPath := path + ".lock"
 	file, err := os.OpenFile(lockPath, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("sqlite: the lock file cannot be opened: %w", err)
+		return nil, pathError(lockPath, err)
 	}
 	if err := lockFile(file); err != nil {
 		defer file.Close()
@@ -62,7 +61,7 @@ func acquireLock(path string, now func() time.Time) (*fileLock, error) {
 	}
 	if err := writeHolder(file, h); err != nil {
 		file.Close()
-		return nil, fmt.Errorf("sqlite: %s cannot be written: %w", lockPath, err)
+		return nil, pathError(lockPath, err)
 	}
 	return &fileLock{file}, nil
 }
@@ -93,28 +92,4 @@ func writeHolder(file *os.File, h holder) error {
 func (l *fileLock) release() error {
 	err := l.file.Truncate(0)
 	return errors.Join(err, unlockFile(l.file), l.file.Close())
-}
-
-// resolvePath is the one name of a database file: absolute and free of symbolic links, whatever spelling
-// leads to it. The file may be missing, its folder may not.
-func resolvePath(path string) (string, error) {
-	if path == "" {
-		return "", errors.New("sqlite: no path for the database file")
-	}
-	absolute, err := filepath.Abs(path)
-	if err != nil {
-		return "", fmt.Errorf("sqlite: %s: %w", path, err)
-	}
-	if _, err := os.Lstat(absolute); err == nil {
-		resolved, err := filepath.EvalSymlinks(absolute)
-		if err != nil {
-			return "", fmt.Errorf("sqlite: the database path leads nowhere: %w", err)
-		}
-		return resolved, nil
-	}
-	folder, err := filepath.EvalSymlinks(filepath.Dir(absolute))
-	if err != nil {
-		return "", fmt.Errorf("sqlite: the folder of the database must exist: %w", err)
-	}
-	return filepath.Join(folder, filepath.Base(absolute)), nil
 }

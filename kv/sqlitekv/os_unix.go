@@ -40,3 +40,6 @@ func syncFolder(path string) error {
 func isDiskFull(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
+
+// isReadOnly reports whether the file system takes no writes at all.
+func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) }

@@ -16,9 +16,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -76,13 +78,17 @@ type Store struct {
 	*batch.Store
 	writer  *writer
 	readers *readers
+	health  *health
 	path    string
 }
 
-// driver is what batch drives: the writer, and the readers' snapshots.
+// driver is what batch drives: the writer, the readers' snapshots, and the probe that takes its turn among
+// the batches while the store cannot write.
 type driver struct {
 	*writer
+	turn    sync.Mutex // held during a physical transaction
 	readers *readers
+	health  *health
 	lock    *fileLock
 }
 
@@ -116,7 +122,7 @@ func Open(opt Options) (*Store, error) {
 	}
 	store, err := openLocked(&opt, path, lock)
 	if err != nil {
-		return nil, errors.Join(err, lock.release())
+		return nil, errors.Join(explain(path, err), lock.release())
 	}
 	return store, nil
 }
@@ -125,8 +131,11 @@ func openLocked(opt *Options, path string, lock *fileLock) (*Store, error) {
 	// SQLite would make them readable for everybody. It is the same for the log; see bufferedWALs.
 	for _, suffix := range []string{"", "-shm"} {
 		if err := touch(path + suffix); err != nil {
-			return nil, fmt.Errorf("sqlite: the database cannot be opened: %w", err)
+			return nil, pathError(path+suffix, err)
 		}
+	}
+	if err := os.Remove(path + probeSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // a crash left it
+		return nil, pathError(path+probeSuffix, err)
 	}
 	w := &writer{opt: opt, path: path, openedAs: rand.Text(), restartAt: opt.walPages}
 	if err := w.open(); err != nil {
@@ -143,7 +152,8 @@ func openLocked(opt *Options, path string, lock *fileLock) (*Store, error) {
 		return nil, err
 	}
 	w.checkpointer = startCheckpointer(checkpoints)
-	d := &driver{writer: w, readers: newReaders(opt, path), lock: lock}
+	d := &driver{writer: w, readers: newReaders(opt, path), health: newHealth(), lock: lock}
+	go d.health.watch(d.probe)
 	return &Store{
 		Store: batch.New(d, batch.Options{
 			Name:        storeName,
@@ -155,6 +165,7 @@ func openLocked(opt *Options, path string, lock *fileLock) (*Store, error) {
 		}),
 		writer:  w,
 		readers: d.readers,
+		health:  d.health,
 		path:    path,
 	}, nil
 }
@@ -166,6 +177,9 @@ func (w *writer) start() (format, error) {
 		return format{}, err
 	}
 	if err := w.conn.prepare(writing); err != nil {
+		return format{}, err
+	}
+	if err := w.conn.checkRoots(); err != nil {
 		return format{}, err
 	}
 	if _, err := w.conn.checkLast(); err != nil {
@@ -194,6 +208,7 @@ func (d *driver) Snapshot(ctx context.Context) (batch.DriverSnapshot, error) {
 // Close implements batch.Driver: it moves the whole log into the file, so that the file alone is the
 // database, and gives the lock back. It takes at most about the life of one snapshot.
 func (d *driver) Close() error {
+	d.health.close()
 	err := d.readers.close()
 	if d.conn != nil && !d.poisoned {
 		_ = d.conn.db.BusyTimeout(recoverBusyTimeout)
