@@ -425,7 +425,7 @@ func TestDebug(t *testing.T) {
 func TestReady(t *testing.T) {
 	f := start(t, api.Options{})
 	f.engine.ready = errors.New("the store is gone")
-	if got := f.raw(request("GET", "/ready", "")); got.status != 503 || got.body != "" {
+	if got := f.raw(request("GET", "/ready", "")); got.status != 503 || got.body != "the store is gone\n" {
 		t.Errorf("%d %q", got.status, got.body)
 	}
 	if got := f.raw(request("GET", "/health", "")); got.status != 200 {
