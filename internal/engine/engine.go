@@ -1,11 +1,11 @@
 // Package engine turns requests and due timers into transactions: one request is one kv.Run around the
 // machine (a heartbeat and a debug.tick are several, bounded). It owns the server's clock, and the loops
-// that fire timers and sweep; it names no backend and knows no HTTP.
+// that fire timers, sweep and compact journals; it names no backend and knows no HTTP.
 //
 // The files: engine.go (requests), clock.go (time), instant.go (which instant an operation runs at),
-// heartbeat.go, tick.go (internal steps as a function of now), sweep.go, outbox.go (what delivery reads and
-// writes), debug.go and snap.go (debug.*), loop.go (the real-time shell: the only goroutines), errors.go
-// (what a failed transaction is answered).
+// heartbeat.go, tick.go (internal steps as a function of now), sweep.go, retention.go (what is kept of the
+// journal), outbox.go (what delivery reads and writes), debug.go and snap.go (debug.*), loop.go (the real-time
+// shell: the only goroutines), errors.go (what a failed transaction is answered).
 package engine
 
 import (
@@ -32,6 +32,11 @@ type Options struct {
 	PollIntervalMs int64
 	// UnblockExpiryMs is how long an unblock message is kept that cannot be delivered. Default one day.
 	UnblockExpiryMs int64
+	// JournalAgeMs and JournalEntries say how much of each workspace's journal is kept: the newest entries up to that
+	// number (at most journal.MaxEntries), as far as they are not older than that. Defaults: journal.DefaultAgeMs,
+	// journal.DefaultEntries.
+	JournalAgeMs   int64
+	JournalEntries int64
 	// ServerID names this server's row in the store. Default "server".
 	ServerID string
 	// Source is the clock. Default: the machine's.
@@ -52,6 +57,12 @@ func (o *Options) setDefaults() {
 	}
 	if o.UnblockExpiryMs == 0 {
 		o.UnblockExpiryMs = (24 * time.Hour).Milliseconds()
+	}
+	if o.JournalAgeMs == 0 {
+		o.JournalAgeMs = journal.DefaultAgeMs
+	}
+	if o.JournalEntries == 0 {
+		o.JournalEntries = journal.DefaultEntries
 	}
 	if o.ServerID == "" {
 		o.ServerID = "server"
@@ -81,6 +92,8 @@ type Engine struct {
 	hints      hints
 	loops      loops
 	sweeper    sweeper
+	retention  journal.Retention
+	retainer   retainer
 }
 
 // Open makes an engine over a store, and brings the store's format record and this server's clock into
@@ -93,6 +106,8 @@ func Open(ctx context.Context, s kv.Store, opt Options) (*Engine, error) {
 		store:  s,
 		config: machine.Config{RetryTimeoutMs: opt.RetryTimeoutMs},
 		log:    opt.Log,
+
+		retention: journal.Retention{AgeMs: opt.JournalAgeMs, Entries: opt.JournalEntries},
 	}
 	if err := e.openFormat(ctx); err != nil {
 		return nil, err

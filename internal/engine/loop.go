@@ -30,8 +30,8 @@ type hints struct {
 	deliver atomic.Pointer[deliver.Hints]
 }
 
-// loops are the goroutines around the step functions: the timer loop and the sweep. Everything they do can
-// be done by hand with Tick, Fire and Sweep.
+// loops are the goroutines around the step functions: the timer loop, the sweep and the retention of the journal.
+// Everything they do can be done by hand with Tick, Fire, Sweep and Retain.
 type loops struct {
 	wakeAt atomic.Int64  // a timer armed before this instant wakes the timer loop
 	woken  chan struct{} // holds at most one wake-up
@@ -63,6 +63,7 @@ func (e *Engine) Start(h deliver.Hints) {
 	e.loops.unsub = e.store.Signals(e.Signalled)
 	e.loops.run(ctx, e, "timers", e.timers)
 	e.loops.run(ctx, e, "sweep", e.sweeps)
+	e.loops.run(ctx, e, "journal", e.retains)
 }
 
 // Stop ends the loops and waits until they have, or ctx ends. Requests are still answered. Stopping an

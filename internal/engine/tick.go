@@ -32,18 +32,19 @@ type counters struct {
 	failures    atomic.Int64 // internal steps that failed and will be tried again
 	expired     atomic.Int64 // unblock messages given up
 	swept       atomic.Int64 // expired promises that nobody had armed
+	compacted   atomic.Int64 // journal entries removed
 }
 
 // Counts is a reading of the engine's counters since the process started.
 type Counts struct {
-	Quarantined, Steps, Failures, ExpiredUnblocks, Swept int64
+	Quarantined, Steps, Failures, ExpiredUnblocks, Swept, Compacted int64
 }
 
 // Counts reads the counters.
 func (e *Engine) Counts() Counts {
 	return Counts{
 		Quarantined: e.counts.quarantined.Load(), Steps: e.counts.steps.Load(), Failures: e.counts.failures.Load(),
-		ExpiredUnblocks: e.counts.expired.Load(), Swept: e.counts.swept.Load(),
+		ExpiredUnblocks: e.counts.expired.Load(), Swept: e.counts.swept.Load(), Compacted: e.counts.compacted.Load(),
 	}
 }
 
