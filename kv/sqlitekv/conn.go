@@ -48,6 +48,12 @@ const (
 	checkpointing
 )
 
+// synchronous is what SQLite calls the points at which it syncs.
+type synchronous int
+
+// full syncs every commit before it is acknowledged.
+const full synchronous = 2
+
 // openConn opens the file at path, which exists, with a page cache of at most cacheBytes.
 func (o *Options) openConn(path string, r role, cacheBytes int) (*conn, error) {
 	registerVFS()
@@ -57,7 +63,7 @@ func (o *Options) openConn(path string, r role, cacheBytes int) (*conn, error) {
 		return nil, failure("open", err)
 	}
 	c := &conn{db: db}
-	if err := c.configure(r, cacheBytes); err != nil {
+	if err := c.configure(r, cacheBytes, full-o.weaker); err != nil {
 		c.close()
 		return nil, err
 	}
@@ -65,31 +71,30 @@ func (o *Options) openConn(path string, r role, cacheBytes int) (*conn, error) {
 }
 
 // configure sets what a connection keeps to itself. What belongs to the file is set by create.
-func (c *conn) configure(r role, cacheBytes int) error {
+func (c *conn) configure(r role, cacheBytes int, want synchronous) error {
 	if err := c.db.BusyTimeout(busyTimeout); err != nil {
 		return failure("open", err)
 	}
 	// Durability is never left to the driver's default, which is NORMAL in WAL mode: a commit would not
 	// survive a loss of power. On Apple's systems a plain fsync does not reach the disk.
 	pragmas := fmt.Sprintf(`
-		PRAGMA synchronous = FULL;
+		PRAGMA synchronous = %d;
 		PRAGMA fullfsync = ON;
 		PRAGMA checkpoint_fullfsync = ON;
 		PRAGMA wal_autocheckpoint = 0;
 		PRAGMA journal_size_limit = %d;
 		PRAGMA cache_size = -%d;
-		PRAGMA temp_store = MEMORY;`, maxWALBytes, max(1, cacheBytes>>10))
+		PRAGMA temp_store = MEMORY;`, want, maxWALBytes, max(1, cacheBytes>>10))
 	if r == reading {
 		pragmas += `PRAGMA query_only = ON;`
 	}
 	if err := c.db.Exec(pragmas); err != nil {
 		return failure("open", err)
 	}
-	const full = 2
 	if level, err := c.int("PRAGMA synchronous"); err != nil {
 		return err
-	} else if level != full {
-		return fmt.Errorf("sqlite: synchronous is %d although FULL (%d) was set: commits would not be durable", level, full)
+	} else if level != int64(want) {
+		return fmt.Errorf("sqlite: synchronous is %d although FULL (%d) was set: commits would not be durable", level, want)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package sqlitekv
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -159,21 +160,28 @@ func wantContent(t *testing.T, s *Store, want string) {
 	}
 }
 
-// checkIntegrity asks SQLite whether the file of a closed store is whole.
-func checkIntegrity(t *testing.T, path string) {
-	t.Helper()
+// integrity asks SQLite whether the file of a closed store is whole.
+func integrity(path string) error {
 	c, err := (&Options{vfs: defaultVFS}).openConn(path, reading, 1<<20)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer c.close()
 	s, _, err := c.db.Prepare("PRAGMA integrity_check")
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer s.Close()
 	if s.Step(); s.ColumnText(0) != "ok" {
-		t.Errorf("integrity_check: %s", s.ColumnText(0))
+		return fmt.Errorf("integrity_check: %s", s.ColumnText(0))
+	}
+	return nil
+}
+
+func checkIntegrity(t *testing.T, path string) {
+	t.Helper()
+	if err := integrity(path); err != nil {
+		t.Error(err)
 	}
 }
 

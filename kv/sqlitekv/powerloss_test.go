@@ -1,204 +1,133 @@
 package sqlitekv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
-
-	"github.com/ncruces/go-sqlite3/util/vfsutil"
-	"github.com/ncruces/go-sqlite3/vfs"
 
 	"abide/kv"
 )
 
-// disk remembers of every file what has been synced and what has only been written, so that it can say what
-// a loss of power at this very moment might leave: all that was synced, and of the rest any sectors.
-type disk struct {
-	vfs.VFSFilename
-	mu    sync.Mutex
-	rand  *rand.Rand
-	files map[string]*diskContent
-	// moment is called after every write, truncation and sync, with the lock held.
-	moment func()
-}
+// long reports whether the tests run as often as a night allows (make long).
+func long() bool { return os.Getenv("ABIDE_LONG") != "" }
 
-type diskContent struct {
-	synced  []byte
-	pending []diskWrite
-}
-
-// diskWrite is a write, or a truncation to off if data is nil.
-type diskWrite struct {
-	off  int64
-	data []byte
-}
-
-const sectorBytes = 512
-
-func (w diskWrite) apply(content []byte, keep func() bool) []byte {
-	if w.data == nil {
-		if keep() {
-			content = content[:min(int(w.off), len(content))]
-		}
-		return content
+// times is how often to do something: quick in the usual run, often in the long one.
+func times(quick, often int) int {
+	if long() {
+		return often
 	}
-	for start := 0; start < len(w.data); start += sectorBytes {
-		part := w.data[start:min(start+sectorBytes, len(w.data))]
-		if !keep() {
-			continue
-		}
-		off := int(w.off) + start
-		if end := off + len(part); end > len(content) {
-			content = append(content, make([]byte, end-len(content))...)
-		}
-		copy(content[off:], part)
-	}
-	return content
+	return quick
 }
 
-// image is what each file might hold after a loss of power now.
-func (d *disk) image() map[string][]byte {
-	image := make(map[string][]byte)
-	share := d.rand.IntN(3) // of what was not synced: nothing, half, everything
-	for path, c := range d.files {
-		content := bytes.Clone(c.synced)
-		for _, w := range c.pending {
-			content = w.apply(content, func() bool { return d.rand.IntN(2) < share })
-		}
-		image[path] = content
-	}
-	return image
+// ledger is what a program was told about its transfers.
+type ledger struct {
+	mu           sync.Mutex
+	acknowledged int64          // the number of the last transfer that is done
+	attempt      int64          // tries so far; each writes its own number
+	denied       map[int64]bool // tries of which the store has said that they are not committed
 }
 
-func (d *disk) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
-	f, flags, err := d.VFSFilename.OpenFilename(name, flags)
-	if err != nil {
-		return nil, flags, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	path := name.String()
-	if d.files[path] == nil {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return nil, flags, err
-		}
-		d.files[path] = &diskContent{synced: content}
-	}
-	return &diskFile{File: f, disk: d, content: d.files[path]}, flags, nil
-}
-
-// Delete is taken to be durable at once: a store syncs its folder before it is used.
-func (d *disk) Delete(name string, syncFolder bool) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.files, name)
-	return d.VFSFilename.Delete(name, syncFolder)
-}
-
-type diskFile struct {
-	vfs.File
-	disk    *disk
-	content *diskContent
-}
-
-func (f *diskFile) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
-
-// change makes one change and remembers it.
-func (f *diskFile) change(w diskWrite) {
-	f.content.pending = append(f.content.pending, w)
-	f.disk.moment()
-}
-
-func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
-	f.disk.mu.Lock()
-	defer f.disk.mu.Unlock()
-	n, err := f.File.WriteAt(p, off)
-	f.change(diskWrite{off, bytes.Clone(p)})
-	return n, err
-}
-
-func (f *diskFile) Truncate(size int64) error {
-	f.disk.mu.Lock()
-	defer f.disk.mu.Unlock()
-	err := f.File.Truncate(size)
-	f.change(diskWrite{off: size})
-	return err
-}
-
-func (f *diskFile) Sync(vfs.SyncFlag) error { // the real one would only cost time
-	f.disk.mu.Lock()
-	defer f.disk.mu.Unlock()
-	for _, w := range f.content.pending {
-		f.content.synced = w.apply(f.content.synced, func() bool { return true })
-	}
-	f.content.pending = nil
-	f.disk.moment()
-	return nil
-}
-
-// crash is a possible state of the files, with the number of transactions that had been acknowledged.
+// crash is a possible state of the files, with what had been told until then.
 type crash struct {
 	files        map[string][]byte
 	acknowledged int64
+	denied       map[int64]bool
+}
+
+// hazard is what a run has to live with.
+type hazard struct {
+	weaker  synchronous // below FULL
+	failing int         // see disk
 }
 
 // crashes runs a store with a short log, so that it is moved and started over all the time, and returns
 // states in which a loss of power might have left it.
-func crashes(t *testing.T, seed uint64, path string) []crash {
+func crashes(t *testing.T, seed uint64, path string, h hazard, most int) ([]crash, *disk) {
 	t.Helper()
-	base, ok := vfs.Find("os").(vfs.VFSFilename)
-	if !ok {
-		t.Fatal("the system's files cannot be opened by name")
-	}
-	var acknowledged atomic.Int64
+	told := &ledger{denied: map[int64]bool{}}
 	var found []crash
-	d := &disk{VFSFilename: base, rand: rand.New(rand.NewPCG(seed, 3)), files: map[string]*diskContent{}, moment: func() {}}
-	name := fmt.Sprintf("disk%d", seed)
-	vfs.Register(name, bufferedWALs{d})
-	defer vfs.Unregister(name)
-	s, err := Open(Options{Path: path, vfs: name, walPages: 40, CacheBytes: 400 << 10})
+	d := &disk{rand: rand.New(rand.NewPCG(seed, 3)), files: map[string]*diskContent{}, moment: func() {}}
+	// Gathering the log is right under FULL only.
+	s, err := Open(Options{Path: path, vfs: d.register(t, h.weaker == 0), walPages: 40, CacheBytes: 400 << 10, weaker: h.weaker})
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.mu.Lock()
+	d.failing = h.failing
 	d.moment = func() {
-		if len(found) < 60 && d.rand.IntN(12) == 0 {
-			found = append(found, crash{d.image(), acknowledged.Load()})
+		rarity := 12
+		if d.trouble > 0 {
+			d.trouble--
+			rarity = 3
+		}
+		if len(found) < most && d.rand.IntN(rarity) == 0 {
+			told.mu.Lock()
+			found = append(found, crash{d.image(), told.acknowledged, maps.Clone(told.denied)})
+			told.mu.Unlock()
 		}
 	}
 	d.mu.Unlock()
 	r := rand.New(rand.NewPCG(seed, 4))
 	for n := range int64(200) {
-		if err := transfer(s, r, n+1); err != nil {
-			t.Fatal(err)
+		for !told.transfer(t, s, r, n+1) {
 		}
-		acknowledged.Store(n + 1)
 		if n%7 == 0 {
 			s.writer.checkpointer.hurry()
 		}
 	}
 	d.mu.Lock()
-	d.moment = func() {}
+	d.moment, d.failing = func() {}, 0
 	d.mu.Unlock()
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	return found
+	return found, d
+}
+
+// transfer tries transfer n and reports whether it is done. It finds out what became of an unknown commit.
+func (l *ledger) transfer(t *testing.T, s *Store, r *rand.Rand, n int64) bool {
+	t.Helper()
+	l.mu.Lock()
+	l.attempt++
+	attempt := l.attempt
+	l.mu.Unlock()
+	err := transfer(s, r, n, attempt)
+	var unknown *kv.Error
+	outcome := kv.OutcomeCommitted
+	switch {
+	case errors.Is(err, kv.ErrCommitUnknown) && errors.As(err, &unknown):
+		outcome = kv.OutcomeUnknown
+		for tries := 0; outcome == kv.OutcomeUnknown; tries++ {
+			if outcome, _, err = s.Resolve(context.Background(), unknown.Token); tries == 1000 {
+				t.Fatalf("an unknown commit stays unknown: %v", err)
+			}
+		}
+	case errors.Is(err, kv.ErrUnavailable):
+		outcome = kv.OutcomeNotCommitted
+	case err != nil:
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if outcome == kv.OutcomeNotCommitted {
+		l.denied[attempt] = true
+		return false
+	}
+	l.acknowledged = n
+	return true
 }
 
 const accounts = 50
 
 // transfer moves something between two accounts, whose sum stays zero, and leaves n as the number of the
 // last transfer. Some write more than the writer's cache holds, so that pages reach the log before the commit.
-func transfer(s *Store, r *rand.Rand, n int64) error {
+func transfer(s *Store, r *rand.Rand, n, attempt int64) error {
 	from, to, padding := r.IntN(accounts), r.IntN(accounts), r.IntN(3000)
 	large := r.IntN(20) == 0
 	_, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {
@@ -219,46 +148,32 @@ func transfer(s *Store, r *rand.Rand, n int64) error {
 				}
 			}
 		}
-		return errors.Join(move(from, -n), move(to, n), tx.Put([]byte("last"), fmt.Appendf(nil, "%d", n)),
+		return errors.Join(move(from, -n), move(to, n), tx.Put([]byte("last"), fmt.Appendf(nil, "%d %d", n, attempt)),
 			tx.Append([]byte("p"), fmt.Appendf(nil, "%d", n)))
 	})
 	return err
 }
 
-func TestLossOfPower(t *testing.T) {
-	for seed := range uint64(3) {
-		path := filepath.Join(t.TempDir(), "a.db")
-		found := crashes(t, seed, path)
-		if len(found) < 20 {
-			t.Fatalf("seed %d: only %d crashes", seed, len(found))
-		}
-		for i, c := range found {
-			folder := t.TempDir()
-			for from, content := range c.files {
-				if err := os.WriteFile(filepath.Join(folder, filepath.Base(from)), content, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			checkAfterCrash(t, fmt.Sprintf("seed %d, crash %d", seed, i), filepath.Join(folder, "a.db"), c.acknowledged)
+// check demands every acknowledged transfer, at most one more, each of them whole, none that the store had
+// denied, and positions that go on rising.
+func (c crash) check(folder string) error {
+	for from, content := range c.files {
+		if err := os.WriteFile(filepath.Join(folder, filepath.Base(from)), content, 0o600); err != nil {
+			return err
 		}
 	}
-}
-
-// checkAfterCrash demands every acknowledged transfer, at most one more, and each of them whole.
-func checkAfterCrash(t *testing.T, what, path string, acknowledged int64) {
-	t.Helper()
-	s, err := Open(Options{Path: path})
+	s, err := Open(Options{Path: filepath.Join(folder, "a.db"), vfs: registerLazy()})
 	if err != nil {
-		t.Errorf("%s: %v", what, err)
-		return
+		return err
 	}
-	var sum, last, journal int64
+	var sum, last, attempt, journal int64
+	var end kv.EntryPosition
 	err = s.View(context.Background(), func(snap kv.Snapshot) error {
 		value, err := snap.Get([]byte("last"))
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Sscan(string(value), &last)
+		_, _ = fmt.Sscan(string(value), &last, &attempt)
 		entries, err := snap.Scan(kv.Range{Start: []byte("account "), End: []byte("account!")}, accounts+1)
 		for _, e := range entries {
 			var balance int64
@@ -266,14 +181,74 @@ func checkAfterCrash(t *testing.T, what, path string, acknowledged int64) {
 			sum += balance
 		}
 		records, journalErr := snap.Journal([]byte("p"), kv.EntryPosition{}, kv.MaxScanRows)
-		journal = int64(len(records))
+		if journal = int64(len(records)); journal > 0 {
+			end = records[journal-1].Position
+		}
 		return errors.Join(err, journalErr)
 	})
-	if err != nil || sum != 0 || journal != last || last < acknowledged || last > acknowledged+1 {
-		t.Errorf("%s: %d acknowledged, %d stored, %d in the journal, the sum is %d, %v", what, acknowledged, last, journal, sum, err)
+	if err == nil && (sum != 0 || journal != last || last < c.acknowledged || last > c.acknowledged+1 || c.denied[attempt]) {
+		err = fmt.Errorf("%d acknowledged, %d stored by try %d (denied: %v), %d in the journal, the sum is %d",
+			c.acknowledged, last, attempt, c.denied[attempt], journal, sum)
 	}
-	if err := s.Close(); err != nil {
-		t.Errorf("%s: %v", what, err)
+	if at, e := set(s, "after", "x"); e != nil || at.Compare(end.Commit) <= 0 {
+		err = errors.Join(err, fmt.Errorf("the next commit is at %v after %v: %w", at, end.Commit, e))
 	}
-	checkIntegrity(t, path)
+	return errors.Join(err, s.Close(), integrity(filepath.Join(folder, "a.db")))
+}
+
+// findLosses runs seeds and returns what is wrong with the states that losses of power leave.
+func findLosses(t *testing.T, seeds int, h hazard) (checked int, losses []error, d *disk) {
+	t.Helper()
+	most := times(40, 20) // each check opens a store: the long run looks at more seeds instead
+	for seed := range uint64(seeds) {
+		var found []crash
+		found, d = crashes(t, seed, filepath.Join(t.TempDir(), "a.db"), h, most)
+		folder := t.TempDir()
+		for i, c := range found {
+			one := filepath.Join(folder, fmt.Sprint(i))
+			if err := os.Mkdir(one, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.check(one); err != nil {
+				losses = append(losses, fmt.Errorf("seed %d, crash %d: %w", seed, i, err))
+			}
+			if err := os.RemoveAll(one); err != nil {
+				t.Fatal(err)
+			}
+		}
+		checked += len(found)
+	}
+	return checked, losses, d
+}
+
+func TestLossOfPower(t *testing.T) {
+	for name, h := range map[string]hazard{"on a good disk": {}, "on a failing disk": {failing: 15}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seeds := times(6, 1000)
+			checked, losses, d := findLosses(t, seeds, h)
+			if checked < 15*seeds {
+				t.Errorf("only %d crashes", checked)
+			}
+			if h.failing > 0 && (d.failedSyncs == 0 || d.failedWrites == 0) {
+				t.Errorf("%d syncs and %d writes failed in the last run", d.failedSyncs, d.failedWrites)
+			}
+			for _, err := range losses[:min(len(losses), 10)] {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The proof that TestLossOfPower can fail: without a sync for every commit it does.
+func TestLossOfPowerShowsWithoutSyncs(t *testing.T) {
+	for name, h := range map[string]hazard{"NORMAL": {weaker: 1}, "OFF": {weaker: 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checked, losses, _ := findLosses(t, 2, h)
+			if len(losses) == 0 {
+				t.Errorf("%d crashes and no loss", checked)
+			}
+		})
+	}
 }

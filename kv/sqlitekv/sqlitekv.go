@@ -69,6 +69,8 @@ type Options struct {
 
 	// walPages is the length of the log at which the writer starts it over; 0 means maxWALPages.
 	walPages int64
+	// weaker lowers synchronous from FULL, so that a test can show that it would see the difference.
+	weaker synchronous
 	// vfs is the SQLite VFS to use; defaultVFS unless a test wants the disk to fail.
 	vfs string
 }
