@@ -14,12 +14,9 @@ import (
 	"abide/kv"
 )
 
-// long reports whether the tests run as often as a night allows (make long).
-func long() bool { return os.Getenv("ABIDE_LONG") != "" }
-
-// times is how often to do something: quick in the usual run, often in the long one.
-func times(quick, often int) int {
-	if long() {
+// Times is how often to do something: quick in the usual run, often in the long one (make long).
+func Times(quick, often int) int {
+	if os.Getenv("ABIDE_LONG") != "" {
 		return often
 	}
 	return quick
@@ -199,7 +196,7 @@ func (c crash) check(folder string) error {
 // findLosses runs seeds and returns what is wrong with the states that losses of power leave.
 func findLosses(t *testing.T, seeds int, h hazard) (checked int, losses []error, d *disk) {
 	t.Helper()
-	most := times(40, 20) // each check opens a store: the long run looks at more seeds instead
+	most := Times(40, 20) // each check opens a store: the long run looks at more seeds instead
 	for seed := range uint64(seeds) {
 		var found []crash
 		found, d = crashes(t, seed, filepath.Join(t.TempDir(), "a.db"), h, most)
@@ -225,7 +222,7 @@ func TestLossOfPower(t *testing.T) {
 	for name, h := range map[string]hazard{"on a good disk": {}, "on a failing disk": {failing: 15}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seeds := times(6, 1000)
+			seeds := Times(6, 1000)
 			checked, losses, d := findLosses(t, seeds, h)
 			if checked < 15*seeds {
 				t.Errorf("only %d crashes", checked)

@@ -2,7 +2,6 @@ package sqlitekv_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,55 +10,26 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
-	"abide/kv"
 	"abide/kv/sqlitekv"
 )
 
-// childPath in the environment makes the test binary a process that holds a store and writes to it.
-const childPath = "ABIDE_TEST_CHILD_PATH"
-
-func TestMain(m *testing.M) {
-	if path := os.Getenv(childPath); path != "" {
-		if err := child(path); err != nil {
-			fmt.Println("error:", err)
-			os.Exit(1)
-		}
-		return
+// startChild starts the process, waits until it has opened the store and written, and returns it.
+func startChild(t *testing.T, path string) *exec.Cmd {
+	t.Helper()
+	cmd, lines := spawn(t, path)
+	if !lines.Scan() {
+		t.Fatal("the process printed nothing")
 	}
-	os.Exit(m.Run())
+	go func() { // so that it can go on
+		for lines.Scan() {
+		}
+	}()
+	return cmd
 }
 
-// child commits 1, 2, 3 and so on, prints each number once it is acknowledged, and never ends by itself.
-func child(path string) error {
-	s, err := sqlitekv.Open(sqlitekv.Options{Path: path, Now: time.Now})
-	if err != nil {
-		return err
-	}
-	for {
-		var n int
-		_, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {
-			value, err := tx.Get([]byte("n"))
-			if err != nil {
-				return err
-			}
-			n = 0
-			_, _ = fmt.Sscan(string(value), &n)
-			n++
-			text := fmt.Appendf(nil, "%d", n)
-			return errors.Join(tx.Put([]byte("n"), text), tx.Put(fmt.Appendf(nil, "row %d", n), make([]byte, 300)),
-				tx.Append([]byte("p"), text))
-		})
-		if err != nil {
-			return err
-		}
-		fmt.Println(n)
-	}
-}
-
-// startChild starts the process and returns it with the lines that it prints.
-func startChild(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
+// spawn starts the process and returns it with the lines that it prints.
+func spawn(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childPath+"="+path)
@@ -71,68 +41,12 @@ func startChild(t *testing.T, path string) (*exec.Cmd, *bufio.Scanner) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() {
-		t.Fatal("the process printed nothing")
-	}
-	return cmd, lines
-}
-
-func TestKilledProcessLosesNothingAcknowledged(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a.db")
-	for round := range 5 {
-		cmd, lines := startChild(t, path)
-		acknowledged := lines.Text()
-		for range 10 + 37*round {
-			if !lines.Scan() {
-				t.Fatal("the process ended by itself")
-			}
-			acknowledged = lines.Text()
-		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		for lines.Scan() { // what it still printed before it died
-			acknowledged = lines.Text()
-		}
-		_ = cmd.Wait()
-		var want, stored, last int
-		s := open(t, path)
-		_, _ = fmt.Sscan(acknowledged, &want)
-		_, _ = fmt.Sscan(get(t, s, "n"), &stored)
-		if stored < want || stored > want+1 {
-			t.Errorf("round %d: %d is stored, %d was acknowledged", round, stored, want)
-		}
-		if err := s.View(context.Background(), func(snap kv.Snapshot) error {
-			after := kv.EntryPosition{}
-			for {
-				page, err := snap.Journal([]byte("p"), after, 1000)
-				if err != nil || len(page) == 0 {
-					return err
-				}
-				for _, e := range page {
-					var n int
-					if _, _ = fmt.Sscan(string(e.Record), &n); n != last+1 {
-						t.Errorf("round %d: the journal has %d after %d", round, n, last)
-					}
-					last, after = n, e.Position
-				}
-			}
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if last != stored {
-			t.Errorf("round %d: the journal ends at %d, the row at %d", round, last, stored)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return cmd, bufio.NewScanner(out)
 }
 
 func TestAnotherProcessIsRefusedAndNamed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
-	cmd, _ := startChild(t, path)
+	cmd := startChild(t, path)
 	_, err := sqlitekv.Open(sqlitekv.Options{Path: path})
 	host, _ := os.Hostname()
 	if !errors.Is(err, sqlitekv.ErrInUse) {
