@@ -44,6 +44,7 @@ func TestReadsThatRestOnProjectionWaitForOlderWriters(t *testing.T) {
 		go func() { answered <- f.Do(context.Background(), "default", read, nil) }()
 		select {
 		case r := <-answered:
+			close(release)
 			t.Fatalf("%s was answered %+v while an older settlement was under way", name, r)
 		case <-time.After(20 * time.Millisecond):
 		}
