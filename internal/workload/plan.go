@@ -1,0 +1,192 @@
+package workload
+
+import (
+	"fmt"
+
+	"abide/protocol"
+)
+
+// plan is a story of several requests that chance alone would hardly tell.
+func (g *Generator) plan(workspace string) []planned {
+	if g.BigDrain > 0 && g.rng.IntN(6) == 0 {
+		return g.bigDrain()
+	}
+	switch g.rng.IntN(6) {
+	case 0:
+		return g.hastyReleases()
+	case 1:
+		return g.concurrentAcquires()
+	case 2:
+		return g.lapsedLease()
+	case 3:
+		return g.manyAwaits()
+	case 4:
+		return g.lateAwaiter()
+	default:
+		return g.timers()
+	}
+}
+
+// at makes a step that needs to know the instant only.
+func at(after int64, make func(now int64) protocol.Request) planned {
+	return planned{after, func(_ *space, now int64) protocol.Request { return make(now) }}
+}
+
+func (g *Generator) newTask(id string, lifeMs int64) planned {
+	return at(0, func(now int64) protocol.Request {
+		return &protocol.PromiseCreate{ID: id, TimeoutAt: plus(now, lifeMs), Tags: protocol.Tags{{Name: protocol.TagTarget, Value: "poll://any@plan"}}}
+	})
+}
+
+// acquire claims a task at its current version.
+func acquire(id, pid string, after, ttl int64) planned {
+	return planned{after, func(s *space, _ int64) protocol.Request {
+		if s.tasks[id] == nil {
+			return nil
+		}
+		return &protocol.TaskAcquire{ID: id, Version: s.tasks[id].version, PID: pid, TTL: ttl}
+	}}
+}
+
+func release(id string, after int64) planned {
+	return planned{after, func(s *space, _ int64) protocol.Request {
+		if s.tasks[id] == nil {
+			return nil
+		}
+		return &protocol.TaskRelease{ID: id, Version: s.tasks[id].version}
+	}}
+}
+
+func suspend(id string, after int64, awaited ...string) planned {
+	return planned{after, func(s *space, _ int64) protocol.Request {
+		if s.tasks[id] == nil {
+			return nil
+		}
+		return &protocol.TaskSuspend{ID: id, Version: s.tasks[id].version, Awaited: awaited}
+	}}
+}
+
+func tick(after int64) planned {
+	return at(after, func(now int64) protocol.Request { return &protocol.DebugTick{Time: now} })
+}
+
+func snap() planned { return at(0, func(int64) protocol.Request { return &protocol.DebugSnap{} }) }
+
+func resolve(id string, after int64) planned {
+	return at(after, func(int64) protocol.Request { return &protocol.PromiseSettle{ID: id, State: protocol.Resolved} })
+}
+
+// hastyReleases makes a row of them, and breaks it in one of the ways there are.
+func (g *Generator) hastyReleases() []planned {
+	id := g.freshID()
+	steps := []planned{g.newTask(id, farMs)}
+	for n := range 4 + g.rng.IntN(8) {
+		pause := pick(g, int64(0), 0, 0, 1, 999)
+		if n > 3 && g.rng.IntN(8) == 0 {
+			pause = 1000
+		}
+		steps = append(steps, acquire(id, "p1", pick(g, int64(0), 100, 200, 5000), 60_000), release(id, pause), snap())
+	}
+	return append(steps, tick(pick(g, int64(0), 99, 100, 199, 400, 5000)), snap())
+}
+
+func (g *Generator) concurrentAcquires() []planned {
+	id := g.freshID()
+	return []planned{
+		g.newTask(id, farMs), acquire(id, "p1", 0, 5_000),
+		at(0, func(int64) protocol.Request {
+			return &protocol.TaskAcquire{ID: id, Version: 0, PID: "p2", TTL: 5_000}
+		}),
+		acquire(id, "p2", 0, 5_000), release(id, 0),
+		at(0, func(int64) protocol.Request {
+			return &protocol.TaskAcquire{ID: id, Version: 0, PID: "p2", TTL: 5_000}
+		}),
+		acquire(id, "p2", 0, 5_000), snap(),
+	}
+}
+
+// lapsedLease lets a lease end, has the task claimed again, and lets the first worker act on.
+func (g *Generator) lapsedLease() []planned {
+	id := g.freshID()
+	old := func(after int64) planned {
+		return at(after, func(int64) protocol.Request {
+			return &protocol.TaskHeartbeat{PID: "p1", Tasks: []protocol.TaskRef{{ID: id, Version: 1}}}
+		})
+	}
+	return []planned{
+		g.newTask(id, farMs), acquire(id, "p1", 0, 50), tick(49), old(0), tick(pick(g, int64(49), 50, 51)), snap(), old(0),
+		acquire(id, "p2", pick(g, int64(0), 1), 50), old(0),
+		at(0, func(int64) protocol.Request { return &protocol.TaskRelease{ID: id, Version: 1} }),
+		at(0, func(int64) protocol.Request {
+			return &protocol.TaskFulfill{ID: id, Version: 1, Action: protocol.PromiseSettle{ID: id, State: protocol.Resolved}}
+		}),
+		snap(), tick(50), snap(),
+	}
+}
+
+// manyAwaits suspends on several promises, which settle one after the other.
+func (g *Generator) manyAwaits() []planned {
+	id := g.freshID()
+	steps := []planned{g.newTask(id, farMs), acquire(id, "p1", 0, 5_000)}
+	var awaited []string
+	for range 2 + g.rng.IntN(3) {
+		child := g.freshID()
+		awaited = append(awaited, child)
+		life := pick(g, int64(farMs), 20, 2_000)
+		steps = append(steps, at(0, func(now int64) protocol.Request { return &protocol.PromiseCreate{ID: child, TimeoutAt: now + life} }))
+	}
+	steps = append(steps, suspend(id, 0, append(awaited, awaited[0])...), snap())
+	for i, child := range awaited {
+		steps = append(steps, pick(g, resolve(child, 1), tick(20), tick(2_000)))
+		if i == 0 {
+			steps = append(steps, acquire(id, "p1", 0, 5_000), suspend(id, 0, awaited[len(awaited)-1]))
+		}
+		steps = append(steps, snap())
+	}
+	return steps
+}
+
+// lateAwaiter suspends a task on a promise that outlives it.
+func (g *Generator) lateAwaiter() []planned {
+	id, child := g.freshID(), g.freshID()
+	return []planned{
+		g.newTask(id, 100), acquire(id, "p1", 0, 5_000), g.newTask(child, farMs), suspend(id, 0, child),
+		pick(g, tick(99), snap()), resolve(child, pick(g, int64(0), 1, 100)), snap(), tick(0), snap(),
+	}
+}
+
+// timers sleeps the two ways SDKs do, each with somebody who waits.
+func (g *Generator) timers() []planned {
+	id, timer := g.freshID(), g.freshID()
+	tags := protocol.Tags{{Name: protocol.TagTimer, Value: "true"}}
+	if g.rng.IntN(2) == 0 {
+		tags = tags.With(protocol.TagTarget, "poll://any@plan")
+	}
+	return []planned{
+		g.newTask(id, farMs), acquire(id, "p1", 0, 5_000),
+		at(0, func(now int64) protocol.Request {
+			return &protocol.PromiseCreate{ID: timer, TimeoutAt: now + 50, Tags: tags}
+		}),
+		suspend(id, 0, timer), tick(pick(g, int64(49), 50)), snap(), tick(1), acquire(id, "p1", 0, 5_000), snap(),
+	}
+}
+
+// bigDrain gives a promise more listeners and waiters than a server wakes in one transaction, and settles it.
+// Right after that a pass finishes what was left, so that the state is comparable again.
+func (g *Generator) bigDrain() []planned {
+	awaited := g.freshID()
+	steps := []planned{at(0, func(now int64) protocol.Request { return &protocol.PromiseCreate{ID: awaited, TimeoutAt: now + farMs} })}
+	for i := range g.BigDrain {
+		if i%10 == 0 {
+			waiter := g.freshID()
+			steps = append(steps, g.newTask(waiter, farMs), acquire(waiter, "p1", 0, 60_000), suspend(waiter, 0, awaited))
+		}
+		steps = append(steps, at(0, func(int64) protocol.Request {
+			return &protocol.PromiseRegisterListener{Awaited: awaited, Address: fmt.Sprintf("poll://uni@big/%d", i)}
+		}))
+	}
+	if g.rng.IntN(2) == 0 {
+		return append(steps, snap(), tick(farMs), snap())
+	}
+	return append(steps, snap(), resolve(awaited, 0), tick(0), snap())
+}
