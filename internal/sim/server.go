@@ -1,0 +1,286 @@
+package sim
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"time"
+
+	"abide/internal/deliver"
+	"abide/internal/engine"
+)
+
+// The server's settings: as short as the storm needs them, in the proportions of the defaults.
+const (
+	retryTimeout = 4 * time.Second
+	pollInterval = time.Second
+	// restartPause is how long a server that could not start waits before it is started again.
+	restartPause = 500 * time.Millisecond
+	// passPause is the pause of a loop after a failed pass.
+	passPause = 100 * time.Millisecond
+)
+
+// server is one server: a life after another on the same disk.
+type server struct {
+	world *world
+	index int
+	up    bool
+	life  int // numbers its lives; whatever belongs to an earlier one does nothing any more
+
+	offset  time.Duration // of its wall clock
+	downFor time.Duration // how long it stays down when it dies
+
+	handle *handle
+	engine *engine.Engine
+	detach func()
+
+	passing  bool // a pass of the timer loop is under way
+	timerGen int  // of the next pass: those planned before are void
+
+	core    *deliver.Core
+	classes [deliver.Classes]classLoop
+	streams []*stream // by number
+}
+
+// classLoop is one of delivery's loops.
+type classLoop struct {
+	idle   bool
+	gen    int
+	wakeAt int64 // while idle, ms
+}
+
+// serverTime is the clock of one life.
+type serverTime struct {
+	server *server
+	life   int
+}
+
+func (t serverTime) Wall() time.Time {
+	return time.UnixMilli(epoch).Add(t.server.world.now + t.server.offset)
+}
+
+func (t serverTime) Mono() time.Duration { return t.server.world.now }
+
+func (t serverTime) Sleep(_ context.Context, d time.Duration) error {
+	t.server.world.pass(d)
+	return nil
+}
+
+func (s *server) nowMs() int64 { return s.world.now.Milliseconds() }
+
+// boot begins a life.
+func (s *server) boot() {
+	w := s.world
+	s.life++
+	life := s.life
+	s.handle = &handle{world: w, server: s, disk: w.disk}
+	e, err := engine.Open(context.Background(), s.handle, engine.Options{
+		RetryTimeoutMs: retryTimeout.Milliseconds(),
+		PollIntervalMs: pollInterval.Milliseconds(),
+		ServerID:       "server",
+		Source:         serverTime{s, life},
+		Log:            slog.New(&watchfulLog{world: w}),
+		Sequential:     true,
+	})
+	if s.life != life { // it died over it
+		return
+	}
+	if err != nil {
+		w.log("server %d cannot start: %v", s.index, err)
+		s.handle.dead = true
+		w.after(restartPause, func() { s.bootAgain(life) })
+		return
+	}
+	w.log("server %d is up, life %d", s.index, life)
+	w.stats.Lives++
+	s.engine = e
+	s.core = deliver.NewCore(w.config.Delivery)
+	s.streams = nil
+	s.classes = [deliver.Classes]classLoop{}
+	s.passing = false
+	s.detach = e.Attach(s)
+	s.up = true
+	s.planTimers(0)
+	w.after(time.Second, func() { s.sweep(life) })
+	for cl := range deliver.Classes {
+		s.planClass(cl, 0)
+	}
+	w.audit(s)
+}
+
+func (s *server) bootAgain(life int) {
+	if s.life == life && !s.up {
+		s.boot()
+	}
+}
+
+// crash ends a life at once, in the middle of whatever it is doing, and plans the next one.
+func (s *server) crash() {
+	w := s.world
+	w.log("server %d dies", s.index)
+	w.stats.Crashes++
+	s.handle.dead = true
+	s.up = false
+	s.life++
+	if s.detach != nil {
+		s.detach()
+		s.detach = nil
+	}
+	for _, st := range s.streams {
+		st.serverDied()
+	}
+	s.streams = nil
+	life := s.life
+	w.after(s.downFor, func() { s.bootAgain(life) })
+}
+
+// planTimers plans the next pass of the timer loop.
+func (s *server) planTimers(sleep time.Duration) {
+	s.timerGen++
+	gen, life := s.timerGen, s.life
+	s.world.after(sleep, func() {
+		if s.life == life && s.timerGen == gen && !s.passing {
+			s.timers(life)
+		}
+	})
+}
+
+// timers is one pass of the timer loop.
+func (s *server) timers(life int) {
+	s.passing = true
+	sleep, err := s.engine.TimerPass(context.Background())
+	if s.life != life {
+		return
+	}
+	s.passing = false
+	s.world.stats.Ticks++
+	if err != nil {
+		s.world.log("timers: %v", err)
+		sleep = passPause
+	}
+	s.planTimers(sleep)
+}
+
+// sweep is one pass of the slow sweep.
+func (s *server) sweep(life int) {
+	if s.life != life {
+		return
+	}
+	err := s.engine.Sweep(context.Background())
+	if s.life != life {
+		return
+	}
+	if err != nil {
+		s.world.log("sweep: %v", err)
+	}
+	s.world.after(time.Second, func() { s.sweep(life) })
+}
+
+// planClass plans the next round of one of delivery's loops.
+func (s *server) planClass(cl deliver.Class, in time.Duration) {
+	l := &s.classes[cl]
+	l.gen++
+	gen, life := l.gen, s.life
+	s.world.after(in, func() {
+		if s.life == life && l.gen == gen {
+			s.round(cl, life)
+		}
+	})
+}
+
+// round takes a job of a class; with none, the loop sleeps until it is woken.
+func (s *server) round(cl deliver.Class, life int) {
+	w, l := s.world, &s.classes[cl]
+	l.idle = false
+	now := s.nowMs()
+	job := s.core.Take(now, cl)
+	if job == nil {
+		l.idle = true
+		l.wakeAt = min(max(s.core.NextMs(cl), now+1), now+pollInterval.Milliseconds())
+		s.planClass(cl, time.Duration(l.wakeAt-now)*time.Millisecond)
+		return
+	}
+	w.after(between(w.chaos, 0, 200*time.Microsecond), func() {
+		if s.life != life {
+			return
+		}
+		result := job.Run(context.Background(), s.engine.Outbox())
+		if s.life != life {
+			return
+		}
+		w.after(between(w.chaos, 0, 200*time.Microsecond), func() {
+			if s.life != life {
+				return
+			}
+			if result.Err != nil {
+				w.log("deliver, %s: %v", cl, result.Err)
+			}
+			s.core.Done(s.nowMs(), job, result)
+			s.planClass(cl, 0)
+		})
+	})
+}
+
+// poke lets the loops notice what an event has brought them.
+func (s *server) poke() {
+	if !s.up {
+		return
+	}
+	if s.engine.Woken() && !s.passing {
+		s.planTimers(0)
+	}
+	for _, id := range s.core.Woken() {
+		if st := s.stream(id); st != nil {
+			st.planWrite()
+		}
+	}
+	for cl := range deliver.Classes {
+		l := &s.classes[cl]
+		if !l.idle {
+			continue
+		}
+		if next := s.core.NextMs(cl); next != math.MaxInt64 && next < l.wakeAt {
+			l.idle = false
+			s.planClass(cl, 0)
+		}
+	}
+}
+
+// HintExecute implements deliver.Hints.
+func (s *server) HintExecute(e deliver.Execute) { s.core.HintExecute(s.nowMs(), e) }
+
+// HintClaimed implements deliver.Hints.
+func (s *server) HintClaimed(workspace, id string, version int64) {
+	s.core.HintClaimed(s.nowMs(), workspace, id, version)
+}
+
+// HintUnblock implements deliver.Hints.
+func (s *server) HintUnblock(workspace string, ref deliver.UnblockRef) {
+	s.core.HintUnblock(s.nowMs(), workspace, ref)
+}
+
+// watchfulLog takes what the server logs. What is logged as an error is one, unless the world has made it.
+type watchfulLog struct{ world *world }
+
+// Enabled implements slog.Handler.
+func (*watchfulLog) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+
+// Handle implements slog.Handler.
+func (l *watchfulLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "commit outcome unknown" {
+		return nil
+	}
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	l.world.fail("the server logs an error: %s", text)
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (l *watchfulLog) WithAttrs([]slog.Attr) slog.Handler { return l }
+
+// WithGroup implements slog.Handler.
+func (l *watchfulLog) WithGroup(string) slog.Handler { return l }

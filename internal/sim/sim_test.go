@@ -1,0 +1,53 @@
+package sim
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"testing"
+)
+
+var (
+	oneSeed   = flag.Uint64("seed", 0, "run this seed alone, with its trace printed")
+	fromSeed  = flag.Uint64("from", 1, "the first seed")
+	seedCount = flag.Int("seeds", 150, "how many seeds to run")
+)
+
+// replay is how to run a seed again.
+const replay = "go test ./internal/sim -run TestSeeds -seed %d"
+
+func TestSeeds(t *testing.T) {
+	if *oneSeed != 0 {
+		r := Run(Config{Seed: *oneSeed, Trace: os.Stdout})
+		t.Logf("%+v", r.Stats)
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		return
+	}
+	for seed := *fromSeed; seed < *fromSeed+uint64(*seedCount); seed++ {
+		if r := Run(Config{Seed: seed}); r.Err != nil {
+			t.Errorf("seed %d: %v\nreplay: "+replay, seed, r.Err, seed)
+		}
+	}
+}
+
+func TestSameSeedSameTrace(t *testing.T) {
+	for seed := uint64(1); seed <= 5; seed++ {
+		var first, second bytes.Buffer
+		Run(Config{Seed: seed, Trace: &first})
+		Run(Config{Seed: seed, Trace: &second})
+		if first.Len() < 10_000 {
+			t.Fatalf("seed %d: a trace of %d bytes", seed, first.Len())
+		}
+		a, b := bytes.Split(first.Bytes(), []byte("\n")), bytes.Split(second.Bytes(), []byte("\n"))
+		for i := range a {
+			if i >= len(b) || !bytes.Equal(a[i], b[i]) {
+				t.Fatalf("seed %d: line %d differs:\n%s\n%s", seed, i+1, a[i], b[min(i, len(b)-1)])
+			}
+		}
+		if len(a) != len(b) {
+			t.Fatalf("seed %d: %d lines, then %d", seed, len(a), len(b))
+		}
+	}
+}
