@@ -13,21 +13,35 @@ const (
 	TopicTimer = "timer"
 	// TopicExecute: an execute was queued. Body: Message as a tuple.
 	TopicExecute = "execute"
-	// TopicClaimed: a queued execute is gone: claimed, halted or settled. Body: Message without address.
+	// TopicClaimed: a task is pending no longer: claimed, halted or settled. Body: Message without address.
 	TopicClaimed = "claimed"
 	// TopicUnblock: an unblock was queued. Body: Message without version.
 	TopicUnblock = "unblock"
 )
 
-// maxSignalBytes is the longest signal that every engine carries (PostgreSQL's notifications end below 8,000
-// bytes, and several share one). Longer than that are messages whose id and address are both near their limits.
-const maxSignalBytes = 2048
-
-// hint gives a signal, unless it is too long: whoever it is for scans as well, so it is only later.
+// hint gives a signal, unless it is too long: whoever it is for scans as well, so it is only later. Too long are
+// messages whose id and address are both near their limits.
 func (t *Txn) hint(s kv.Signal) {
-	if len(s.Topic)+len(s.Body) <= maxSignalBytes {
+	if len(s.Topic)+len(s.Body) <= kv.MaxSignalBytes {
 		t.tx.Signal(s)
 	}
+}
+
+// timerHints is how many timer signals one transaction gives at most: the largest suspend arms 2,000 timers, and
+// a signal is an operation of the transaction.
+const timerHints = 16
+
+// hintTimer says that a timer was armed. An earlier one that was signalled serves for all later ones; after a few,
+// the last signal says that the loop should look at once.
+func (t *Txn) hintTimer(dueAt int64) {
+	if t.hinted > 0 && dueAt >= t.earliest {
+		return
+	}
+	if t.hinted++; t.hinted == timerHints {
+		dueAt = 0
+	}
+	t.earliest = dueAt
+	t.hint(TimerSignal(dueAt))
 }
 
 // Message names a message of the outbox in a signal.
@@ -74,7 +88,7 @@ func ExecuteSignal(workspace, id string, version int64, address string) kv.Signa
 	return Message{workspace, id, version, address}.signal(TopicExecute)
 }
 
-// ClaimedSignal says that the queued execute of a task at a version is gone.
+// ClaimedSignal says that a task at a version is pending no longer.
 func ClaimedSignal(workspace, id string, version int64) kv.Signal {
 	return Message{Workspace: workspace, ID: id, Version: version}.signal(TopicClaimed)
 }

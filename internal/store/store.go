@@ -36,6 +36,9 @@ type Txn struct {
 	at    int64
 	entry []byte // scratch of record
 
+	hinted   int   // timer signals given
+	earliest int64 // the earliest of them
+
 	damaged []byte // see Damaged
 }
 
@@ -225,9 +228,9 @@ func (t *Txn) replace(o, stored *machine.Object) error {
 		if err := t.tx.Delete(was.Key); err != nil {
 			return err
 		}
-		if kind, _ := keyspace.Classify(was.Key); kind == keyspace.EntryExecute {
-			t.hint(ClaimedSignal(t.ws, stored.ID, stored.Task.Version))
-		}
+	}
+	if isPending(stored) && !isPending(o) { // whether its execute is still queued or was delivered
+		t.hint(ClaimedSignal(t.ws, stored.ID, stored.Task.Version))
 	}
 	for _, is := range t.new {
 		if find(t.old, is.Key) {
@@ -238,12 +241,16 @@ func (t *Txn) replace(o, stored *machine.Object) error {
 		}
 		switch kind, dueAt := keyspace.Classify(is.Key); kind {
 		case keyspace.EntryTimer:
-			t.hint(TimerSignal(dueAt))
+			t.hintTimer(dueAt)
 		case keyspace.EntryExecute:
 			t.hint(ExecuteSignal(t.ws, o.ID, o.Task.Version, o.Target()))
 		}
 	}
 	return nil
+}
+
+func isPending(o *machine.Object) bool {
+	return o != nil && o.Task != nil && o.Task.State == protocol.TaskPending
 }
 
 func find(entries []kv.Entry, key []byte) bool {
@@ -302,7 +309,7 @@ func (t *Txn) SetDraining(id string, draining bool) error {
 	if err := t.tx.Put(t.keys.Drain(id), keyspace.Marker()); err != nil {
 		return err
 	}
-	t.hint(TimerSignal(0))
+	t.hintTimer(0)
 	return t.tx.Put(derived.Key, derived.Value)
 }
 

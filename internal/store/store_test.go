@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -85,6 +86,15 @@ func TestSignals(t *testing.T) {
 	c = f.do(&protocol.PromiseSettle{ID: "p", State: protocol.Resolved})
 	want = []kv.Signal{UnblockSignal(workspace, "p", "poll://uni@g/w")}
 	check("settlement", c.signals)
+	// Very many timers of one transaction give few signals, none later than the earliest.
+	var many []protocol.Request
+	for i := range int64(100) {
+		many = append(many, &protocol.PromiseCreate{ID: fmt.Sprint("timer", i), TimeoutAt: 9000 - i, Tags: tags(protocol.TagTimer, "true")})
+	}
+	c = f.do(many...)
+	if n := len(c.signals); n > timerHints || ParseTimer(c.signals[n-1].Body) > 9000-99 {
+		t.Errorf("100 timers gave %d signals, the last %q", n, c.signals[n-1])
+	}
 	m, ok := ParseMessage(ExecuteSignal("w", "i\x00d", 7, "a").Body)
 	if !ok || m != (Message{Workspace: "w", ID: "i\x00d", Version: 7, Address: "a"}) {
 		t.Errorf("%+v, %t", m, ok)
