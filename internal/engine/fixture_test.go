@@ -84,15 +84,19 @@ func fixtureOver(t *testing.T, s kv.Store, clock *manual) *fixture {
 	return f
 }
 
-// check fails the test if anything is wrong with the store. damaged is set by a test that damages it itself.
+// check fails the test if anything is wrong with the store, or its journal does not lead to it. damaged is set by a test that damages it itself.
 func (f *fixture) check() {
 	f.t.Helper()
 	if f.damaged || f.t.Failed() {
 		return
 	}
-	_, err := store.Check(context.Background(), f.store, f.layout, f.Now(), func(p store.Problem) {
+	checker := store.Checker{Store: f.store, Layout: f.layout, NowMs: f.Now(), Report: func(p store.Problem) {
 		f.t.Errorf("the store breaks an invariant: %s", p)
-	})
+	}}
+	_, err := checker.Check(context.Background())
+	if err == nil {
+		_, err = checker.Replay(context.Background())
+	}
 	if err != nil && !errors.Is(err, kv.ErrClosed) {
 		f.t.Error(err)
 	}

@@ -43,6 +43,9 @@ func (f *Fold) State(s Subject) (state State, known bool) {
 	return state, known
 }
 
+// Forget drops what is known of a subject.
+func (f *Fold) Forget(s Subject) { delete(f.states, s) }
+
 // Subjects calls visit for every subject that an entry is about, in no order, until it returns false.
 func (f *Fold) Subjects(visit func(Subject, State) bool) {
 	for s, state := range f.states {

@@ -188,14 +188,17 @@ func (w *world) scan(r kv.Range) []kv.Entry {
 // everything is every key of a store.
 var everything = kv.Range{End: []byte{kv.ReservedPrefix}}
 
-// check fails the test if anything is wrong with the store.
+// check fails the test if anything is wrong with the store, or its journal does not lead to it.
 func (w *world) check() {
 	w.t.Helper()
 	var problems []string
-	_, err := store.Check(context.Background(), w.store, layout, w.now, func(p store.Problem) {
+	checker := store.Checker{Store: w.store, Layout: layout, NowMs: w.now, Report: func(p store.Problem) {
 		problems = append(problems, p.String())
-	})
-	if err != nil {
+	}}
+	if _, err := checker.Check(context.Background()); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := checker.Replay(context.Background()); err != nil {
 		w.t.Fatal(err)
 	}
 	if len(problems) > 0 {

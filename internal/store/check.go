@@ -40,23 +40,54 @@ func (p Problem) String() string {
 // they are no problem of the check's, but somebody should look at them.
 type Tally map[string]int64
 
+// Rows is how many rows there are of all kinds together.
+func (t Tally) Rows() (n int64) {
+	for _, of := range t {
+		n += of
+	}
+	return n
+}
+
+// Checker says what is to be checked, or repaired, and whom to tell.
+type Checker struct {
+	Store  kv.Store
+	Layout keyspace.Layout // as the store's format record has it
+	NowMs  int64           // epoch ms; decides which promises are past their deadline
+	Report func(Problem)   // takes every problem as it is found
+	// Progress, if not nil, is told now and then how many rows have been looked at, of a step with a name.
+	Progress func(step string, rows int64)
+}
+
+// Check is Checker.Check.
+func Check(ctx context.Context, s kv.Store, l keyspace.Layout, now int64, report func(Problem)) (Tally, error) {
+	return Checker{Store: s, Layout: l, NowMs: now, Report: report}.Check(ctx)
+}
+
 // Check looks at every row of a store and reports each that is not as it must be: records decode and keep the
 // properties of the machine; every entry that a record calls for is there, and every entry belongs to a record
 // that calls for it; chunks are whole and belong to the record that names them; waiters wait on something that
-// will wake them, and something will wake every suspended task; no key is unknown. now (epoch ms) decides which
-// promises are past their deadline. (design/machine.md section 5)
+// will wake them, and something will wake every suspended task; no key is unknown; journals are in order, from
+// their floors to no further than the last commit. (docs/machine.md section 5)
 //
 // Memory is bounded whatever the size of the store. Every row is judged within one snapshot together with the
 // rows it is related to, so only the last of these checks needs a store that nobody writes to; under writes it
 // may report a suspended task that was woken meanwhile. Errors are the store's, kv.ErrCorrupt among them if the
 // engine itself reports damage.
-func Check(ctx context.Context, s kv.Store, l keyspace.Layout, now int64, report func(Problem)) (Tally, error) {
-	c := &checker{ctx: ctx, store: s, layout: l, now: now, report: report, tally: Tally{}}
+func (o Checker) Check(ctx context.Context) (Tally, error) {
+	c := o.begin(ctx, "rows")
 	err := c.pages(everything, func(p *page, row kv.Entry) error { return p.check(row) })
 	if err == nil {
 		err = c.wakeable()
 	}
+	if err == nil {
+		c.step = "journal"
+		err = c.journals()
+	}
 	return c.tally, err
+}
+
+func (o Checker) begin(ctx context.Context, step string) *checker {
+	return &checker{ctx: ctx, store: o.Store, layout: o.Layout, now: o.NowMs, report: o.Report, progress: o.Progress, step: step, tally: Tally{}}
 }
 
 // everything is every key that is not the store's own; trees is those of all call trees.
@@ -71,6 +102,8 @@ type checker struct {
 	layout    keyspace.Layout
 	now       int64
 	report    func(Problem)
+	progress  func(step string, rows int64)
+	step      string
 	tally     Tally
 	workspace string   // the last one whose record was looked for
 	suspended []object // suspended tasks whose callbacks are still to be found
@@ -82,8 +115,10 @@ type object struct{ workspace, id string }
 // page is one snapshot of a check.
 type page struct {
 	*checker
-	r    kv.Reader
-	txns map[string]*Txn
+	r      kv.Reader
+	bound  kv.Position // the last commit in it
+	txns   map[string]*Txn
+	floors map[string]kv.EntryPosition // of journal partitions
 }
 
 // pages gives every row of a range to visit, a page per snapshot.
@@ -97,7 +132,7 @@ func (c *checker) pages(r kv.Range, visit func(*page, kv.Entry) error) error {
 			if err != nil {
 				return err
 			}
-			p := &page{checker: c, r: s, txns: map[string]*Txn{}}
+			p := &page{checker: c, r: s, bound: s.Bound(), txns: map[string]*Txn{}, floors: map[string]kv.EntryPosition{}}
 			for _, row := range rows {
 				if err := visit(p, row); err != nil {
 					return err
@@ -110,6 +145,9 @@ func (c *checker) pages(r kv.Range, visit func(*page, kv.Entry) error) error {
 		})
 		if err != nil {
 			return err
+		}
+		if c.progress != nil {
+			c.progress(c.step, c.tally.Rows())
 		}
 		if len(c.suspended) >= checkSuspended {
 			if err := c.wakeable(); err != nil {
