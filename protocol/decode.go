@@ -316,7 +316,7 @@ var scheduleCreateFields = []field[ScheduleCreate]{
 	{"promiseId", required, func(d *decode, v value, r *ScheduleCreate) { r.PromiseID = d.id(v) }},
 	{"promiseTimeout", required, func(d *decode, v value, r *ScheduleCreate) { r.PromiseTimeout = d.instant(v) }},
 	{"promiseParam", optional, func(d *decode, v value, r *ScheduleCreate) { r.PromiseParam = d.payload(v) }},
-	{"promiseTags", optional, func(d *decode, v value, r *ScheduleCreate) { r.PromiseTags = d.tags(v) }},
+	{"promiseTags", required, func(d *decode, v value, r *ScheduleCreate) { r.PromiseTags = d.tags(v) }},
 }
 
 func checkScheduleCreate(d *decode, r *ScheduleCreate) {

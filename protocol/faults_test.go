@@ -46,7 +46,7 @@ var rules = map[protocol.Kind][]rule{
 	protocol.KindTaskSearch:   {{"state", "state", "nullable"}, {"limit", "limit", "nullable"}, {"cursor", "text", "nullable"}},
 	protocol.KindScheduleGet:  {{"id", "id", "required"}},
 	protocol.KindScheduleCreate: {{"id", "id", "required"}, {"cron", "cron", "required"}, {"promiseId", "id", "required"},
-		{"promiseTimeout", "instant", "required"}, {"promiseParam", "payload", "optional"}, {"promiseTags", "tags", "optional"}},
+		{"promiseTimeout", "instant", "required"}, {"promiseParam", "payload", "optional"}, {"promiseTags", "tags", "required"}},
 	protocol.KindScheduleDelete: {{"id", "id", "required"}},
 	protocol.KindScheduleSearch: {{"tags", "tags", "nullable"}, {"limit", "limit", "nullable"}, {"cursor", "text", "nullable"}},
 	protocol.KindDebugTick:      {{"time", "instant", "required"}},

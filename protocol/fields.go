@@ -49,7 +49,15 @@ func (d *decode) push(name string) { d.path = append(d.path, step{name: name}) }
 func (d *decode) pushIndex(i int)  { d.path = append(d.path, step{index: i}) }
 func (d *decode) pop()             { d.path = d.path[:len(d.path)-1] }
 func (d *decode) ok() bool         { return len(d.violations) == 0 }
-func (d *decode) where() string    { return formatPath(d.path) }
+
+// where names the place that is being read.
+func (d *decode) where() string {
+	if len(d.path) == 0 {
+		return "it" // the whole text
+	}
+	return formatPath(d.path)
+}
+
 func (d *decode) message() string {
 	text := strings.Join(d.violations, "; ")
 	if d.more > 0 {

@@ -55,6 +55,7 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 	s.handler, err = api.New(readiness{s.engine, s.delivery, store, stuckAfter}, api.Options{
 		Debug:       o.debug,
 		CORSOrigins: o.settings.ServerCORSAllowOrigin,
+		Hosts:       o.hosts,
 		Poll:        api.Poll(s.delivery, api.PollOptions{Now: time.Now}),
 		Log:         logger,
 	})

@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // The folder that keeps a project's development data, and the file in it.
@@ -62,7 +64,21 @@ func (c *devCommand) Run(in surroundings, env *environment) error {
 		listeners: listeners,
 		dataFile:  dataFile,
 		debug:     true,
+		hosts:     c.hosts(),
 	})
+}
+
+// hosts are the names of a server that only its own machine reaches. With an address chosen by the developer
+// any name may be one.
+func (c *devCommand) hosts() []string {
+	if c.ServerBind != "" {
+		return nil
+	}
+	names := []string{"localhost", strings.ToLower(c.ServerHost)}
+	if u, err := url.Parse(c.ServerURL); err == nil && u.Hostname() != "" {
+		names = append(names, strings.ToLower(u.Hostname()))
+	}
+	return names
 }
 
 func (c *devCommand) listen() ([]net.Listener, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -12,8 +13,13 @@ import (
 
 // listen opens port on bind. An IPv6 address may stand in brackets. Port 0 takes a free port.
 func listen(bind string, port int) (net.Listener, error) {
-	address := net.JoinHostPort(strings.Trim(bind, "[]"), strconv.Itoa(port))
-	listener, err := net.Listen("tcp", address)
+	host := strings.Trim(bind, "[]")
+	address := net.JoinHostPort(host, strconv.Itoa(port))
+	network := "tcp"
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		network = "tcp4" // else 0.0.0.0 would be every IPv6 address as well
+	}
+	listener, err := net.Listen(network, address)
 	switch {
 	case err == nil:
 		return listener, nil

@@ -73,6 +73,9 @@ func run(args []string, in surroundings) int {
 		_, _ = parser.Parse([]string{"--help"})
 		return exitUsage
 	}
+	if args[0] == "help" { // what people try first
+		args = append(args[1:], "--help")
+	}
 	command, err := parser.Parse(args)
 	switch {
 	case helped:

@@ -16,6 +16,7 @@ type serverOptions struct {
 	listeners []net.Listener // open; runServer closes them
 	dataFile  string
 	debug     bool
+	hosts     []string // the only names that the server answers to; empty: any
 }
 
 // stopSignals gives the signals that ask the process to end.

@@ -376,3 +376,15 @@ func TestBenchStopsAtASignal(t *testing.T) {
 		t.Errorf("exit %d, stdout %q, stderr %q", code, stdout.String(), stderr.String())
 	}
 }
+
+// 0.0.0.0 is every IPv4 address and no IPv6 one.
+func TestListenOnAnIPv4Address(t *testing.T) {
+	l, err := listen("0.0.0.0", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if got := l.Addr().String(); !strings.HasPrefix(got, "0.0.0.0:") {
+		t.Errorf("listens on %s", got)
+	}
+}

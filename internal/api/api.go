@@ -59,6 +59,10 @@ type Options struct {
 	// CORSOrigins are the origins whose web pages may use the server, as https://host or http://host:port,
 	// or * for all. Empty: none may.
 	CORSOrigins []string
+	// Hosts, if not empty, are the only names by which the server may be addressed, besides IP addresses: a
+	// page whose own name was made to resolve to this machine is of the same origin to a browser, and only its
+	// Host header gives it away. For servers on loopback.
+	Hosts []string
 	// Poll serves workers' streams; without it /poll is 404.
 	Poll PollFunc
 	// Log gets panics and unreadiness (errors) and calls of removed endpoints (warnings). Nil: nowhere.
@@ -126,8 +130,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.draining.Load() {
 		w.Header().Set("Connection", "close")
 	}
+	if !h.knownHost(r.Host) {
+		plain(w, http.StatusForbidden, "Refused: this server is not addressed by the name "+strconv.QuoteToASCII(r.Host)+"; use localhost")
+		return
+	}
 	route, err := parseRoute(r.URL.EscapedPath())
-	if err != nil {
+	switch {
+	case err != nil && r.Method == http.MethodPost:
+		h.write(w, http.StatusBadRequest, protocol.AppendResponse(nil, "unknown", "0", protocol.Fail(protocol.StatusInvalid, err.Error())))
+		return
+	case err != nil:
 		plain(w, http.StatusBadRequest, err.Error())
 		return
 	}
@@ -146,7 +158,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case endpointReady:
 		h.serveReady(w, r)
 	case endpointLegacy:
-		h.o.Log.Warn("removed endpoint called; the client's SDK is too old", "method", r.Method, "path", fmt.Sprintf("%.100q", r.URL.Path))
+		h.o.Log.Warn("removed endpoint called; the client's SDK is too old", "method", r.Method, "path", fmt.Sprintf("%.100s", r.URL.Path))
 		h.write(w, http.StatusGone, []byte(legacyMessage))
 	default:
 		w.WriteHeader(http.StatusNotFound)
