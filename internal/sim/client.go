@@ -88,7 +88,7 @@ func (c *client) settleBelow(n *Node, begun time.Duration) {
 		for _, child := range batch {
 			if child.Kind == External {
 				settle := &protocol.PromiseSettle{ID: child.ID, State: child.ends(), Value: protocol.MakeValue(nil, "of "+child.ID)}
-				c.world.after(begun+child.For, func() { c.settle(settle) })
+				c.world.after(begun+child.For, func() { c.settle(settle, retryPause) })
 			}
 			c.settleBelow(child, begun)
 		}
@@ -96,12 +96,12 @@ func (c *client) settleBelow(n *Node, begun time.Duration) {
 }
 
 // settle settles an external once it exists. One whose flow ends before it creates it never does.
-func (c *client) settle(settle *protocol.PromiseSettle) {
+func (c *client) settle(settle *protocol.PromiseSettle, pause time.Duration) {
 	c.world.send(c.pid, settle, func(reply protocol.Reply, ok bool) {
 		if ok && reply.Status == protocol.StatusOK {
 			return
 		}
-		c.world.after(retryPause, func() { c.settle(settle) })
+		c.world.after(pause, func() { c.settle(settle, min(2*pause, 4*time.Second)) })
 	})
 }
 

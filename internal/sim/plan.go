@@ -98,7 +98,7 @@ func newFault(r *rand.Rand) Fault {
 		Who:  r.IntN(64),
 	}
 	switch f.Kind {
-	case LoseMessages, Duplicate, Delay, Unknown, SlowCalls:
+	case LoseMessages, Duplicate, Delay, Conflicts, Unknown, SlowCalls:
 		f.P *= 0.5
 	case KillWorker, KillServer:
 		f.For = between(r, 10*time.Millisecond, 3*time.Second)
@@ -167,9 +167,10 @@ func (w *world) strike(f Fault) {
 func (w *world) hold(f Fault) {
 	a := &w.weather.active[f.Kind]
 	*a = append(*a, f.P)
-	w.after(min(f.For, w.plan.Calm-w.now), func() {
-		i := slices.Index(*a, f.P)
-		*a = slices.Delete(*a, i, i+1)
+	w.after(f.For, func() {
+		if i := slices.Index(*a, f.P); i >= 0 { // the calm may have come before
+			*a = slices.Delete(*a, i, i+1)
+		}
 	})
 }
 

@@ -153,7 +153,7 @@ func (p *Program) newNode(r *rand.Rand, id, separator string, depth int) *Node {
 	case k < 40 || depth == 0 && k < 75:
 		n.Kind = Leaf
 		n.Work = between(r, 0, 80*time.Millisecond)
-		if chance(r, 0.04) { // longer than a lease
+		if chance(r, 0.1) { // longer than a lease
 			n.Work = between(r, leaseTTL, 2*leaseTTL)
 		}
 		if chance(r, 0.1) {
