@@ -39,25 +39,30 @@ func (c *Coverage) Merge(other *Coverage) {
 func (c *Coverage) Apply(m *Model, op Op) Answer {
 	s := m.space(op.Workspace)
 	now := max(op.At, s.mark)
-	before := s.found(now, op.Request)
+	name, before := kindAspect(op.Request), s.found(now, op.Request)
 	answer := m.Apply(op.Workspace, op.At, op.Request)
-	name := string(op.Request.Kind())
 	status := fmt.Sprint(answer.Status)
 	if answer.Status == protocol.StatusInvalid {
 		before = "" // it is refused whatever is there
 	}
-	if fence, is := op.Request.(*protocol.TaskFence); is {
-		if fence.Create != nil {
-			name += "(create)"
-		} else {
-			name += "(settle)"
-		}
-		if answer.Status == protocol.StatusOK {
-			status += "/" + fmt.Sprint(answer.Data.(object)["action"].(object)["head"].(object)["status"])
-		}
+	if op.Request.Kind() == protocol.KindTaskFence && answer.Status == protocol.StatusOK {
+		status += "/" + fmt.Sprint(answer.Data.(object)["action"].(object)["head"].(object)["status"])
 	}
 	c.counts[name+" "+status+" "+before]++
 	return answer
+}
+
+// kindAspect is the kind of a request, and of the one inside it if that may differ.
+func kindAspect(req protocol.Request) string {
+	fence, is := req.(*protocol.TaskFence)
+	switch {
+	case !is:
+		return string(req.Kind())
+	case fence.Create != nil:
+		return string(req.Kind()) + "(create)"
+	default:
+		return string(req.Kind()) + "(settle)"
+	}
 }
 
 // found describes what a request finds: its promise or task, the other one that it names if it names one,

@@ -23,7 +23,7 @@ const (
 var Start = time.Date(2026, time.December, 31, 23, 50, 0, 0, time.UTC).UnixMilli()
 
 const (
-	poolSize     = 14 // ids in play in a workspace at a time
+	poolSize     = 20 // ids in play in a workspace at a time
 	maxSchedules = 3  // in a workspace at a time, so that passes stay small
 )
 
@@ -35,6 +35,7 @@ type Generator struct {
 	pools  map[string][]string
 	plans  map[string][]planned
 	serial int
+	tried  map[string]int // how often each situation, but for its answer, was asked for
 
 	// BigDrain is how many listeners a promise is given now and then before it is settled, to make a drain
 	// larger than the server's bounded step; 0 for never.
@@ -53,6 +54,7 @@ func NewGenerator(seed uint64) *Generator {
 		rng:   rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)),
 		pools: map[string][]string{},
 		plans: map[string][]planned{},
+		tried: map[string]int{},
 	}
 }
 
@@ -76,11 +78,30 @@ func (g *Generator) Next(m *Model) Op {
 	}
 	g.refresh(workspace, s)
 	at := g.instant(workspace, s)
-	req := g.request(workspace, s, max(at, s.mark))
+	req := g.leastTried(workspace, s, max(at, s.mark))
 	if tick, is := req.(*protocol.DebugTick); is {
 		tick.Time = at
 	}
 	return Op{workspace, at, req}
+}
+
+// candidates is how many requests are drawn where the one is taken whose situation was tried least.
+const candidates = 4
+
+// leastTried makes a request: half of the time any, else one that leads where this history has not been.
+func (g *Generator) leastTried(workspace string, s *space, now int64) protocol.Request {
+	best := g.request(workspace, s, now)
+	name := kindAspect(best) + s.found(now, best)
+	if g.rng.IntN(2) == 0 {
+		for range candidates - 1 {
+			req := g.request(workspace, s, now)
+			if other := kindAspect(req) + s.found(now, req); g.tried[other] < g.tried[name] {
+				best, name = req, other
+			}
+		}
+	}
+	g.tried[name]++
+	return best
 }
 
 // refresh keeps the pool full of ids, some of which the workspace does not know yet.
@@ -199,7 +220,7 @@ var weights = []struct {
 	{protocol.KindTaskGet, 4}, {protocol.KindTaskCreate, 7}, {protocol.KindTaskAcquire, 12}, {protocol.KindTaskFence, 10},
 	{protocol.KindTaskHeartbeat, 5}, {protocol.KindTaskSuspend, 10}, {protocol.KindTaskFulfill, 4}, {protocol.KindTaskRelease, 5},
 	{protocol.KindTaskHalt, 4}, {protocol.KindTaskContinue, 4}, {protocol.KindTaskSearch, 1}, {protocol.KindScheduleGet, 1},
-	{protocol.KindScheduleCreate, 2}, {protocol.KindScheduleDelete, 1}, {protocol.KindScheduleSearch, 1}, {protocol.KindDebugTick, 6},
+	{protocol.KindScheduleCreate, 2}, {protocol.KindScheduleDelete, 1}, {protocol.KindScheduleSearch, 1}, {protocol.KindDebugTick, 3},
 }
 
 // resetOdds is one in how many requests is a debug.reset.

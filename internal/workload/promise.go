@@ -72,7 +72,7 @@ func (s *space) birth(born, now int64, r *protocol.PromiseCreate) *promise {
 				return p
 			}
 		}
-		s.dispatch(born, r.ID)
+		s.dispatch(now, r.ID)
 	}
 	return p
 }

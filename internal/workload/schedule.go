@@ -16,12 +16,12 @@ func (s *space) scheduleGet(id string) Answer {
 }
 
 func (s *space) scheduleCreate(now int64, r *protocol.ScheduleCreate) Answer {
-	when, _ := parseCron(r.Cron)
-	next, again := when.next(now)
-	if !again {
-		return fail(protocol.StatusInvalid)
-	}
 	if s.schedules[r.ID] == nil {
+		when, _ := parseCron(r.Cron)
+		next, again := when.next(now)
+		if !again {
+			return fail(protocol.StatusInvalid)
+		}
 		s.schedules[r.ID] = &schedule{
 			cron:           r.Cron,
 			promiseID:      r.PromiseID,

@@ -142,13 +142,14 @@ const (
 	snapLease = int64(1)
 )
 
-// snap is debug.snap. Its lists are sorted by id, then by what else they hold.
+// snap is debug.snap, all of it projected: a promise that is over by now has no timeout, its task no message.
+// Its lists are sorted by id, then by what else they hold.
 func (s *space) snap(now int64) object {
 	promises, timeouts, callbacks, listeners := []any{}, []any{}, []any{}, []any{}
 	for _, id := range ids(s.promises) {
 		p := s.promises[id]
 		promises = append(promises, p.record(id, now))
-		if p.armed() {
+		if p.armed() && p.pendingAt(now) {
 			timeouts = append(timeouts, object{"id": id, "timeout": p.timeoutAt})
 		}
 		for _, awaiter := range ids(p.callbacks) {
@@ -178,6 +179,9 @@ func (s *space) snap(now int64) object {
 func (s *space) messages(now int64) []any {
 	out := []any{}
 	for _, id := range ids(s.executes) {
+		if s.viewAt(now, id) != pending {
+			continue
+		}
 		out = append(out, object{
 			"address": s.promises[id].tags["resonate:target"],
 			"message": object{"kind": "execute", "head": object{}, "data": object{"task": object{"id": id, "version": s.executes[id]}}},

@@ -1,0 +1,79 @@
+package workload_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"abide/internal/api"
+	"abide/internal/engine"
+	"abide/internal/keyspace"
+	"abide/internal/workload"
+	"abide/kv/sqlitekv"
+)
+
+const retryMs = 30_000
+
+// handlerServer posts to an API without sockets.
+type handlerServer struct{ handler http.Handler }
+
+func (s handlerServer) Post(path string, body []byte) (int, []byte, error) {
+	w := httptest.NewRecorder()
+	s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)))
+	return w.Code, w.Body.Bytes(), nil
+}
+
+// startServer is a whole server on SQLite, but for the sockets and the delivery.
+func startServer(t *testing.T) workload.Server {
+	t.Helper()
+	store, err := sqlitekv.Open(sqlitekv.Options{Path: filepath.Join(t.TempDir(), "abide.db"), Keys: keyspace.Register(), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	e, err := engine.Open(context.Background(), store, engine.Options{RetryTimeoutMs: retryMs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := api.New(e, api.Options{Debug: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handlerServer{handler}
+}
+
+// TestDifferential asks the same of the server and of the model.
+func TestDifferential(t *testing.T) {
+	runs, requests := 3, 2000
+	if os.Getenv("ABIDE_LONG") != "" {
+		runs = 300
+	}
+	server := startServer(t)
+	met := workload.NewCoverage()
+	for seed := range runs {
+		run := workload.NewRun(server, fmt.Sprintf("seed%d-", seed), retryMs)
+		g := workload.NewGenerator(uint64(seed))
+		err := run.Generate(g, requests, 100)
+		met.Merge(run.Coverage)
+		var found *workload.Difference
+		if errors.As(err, &found) {
+			short := workload.Shrink(found, workload.Replayer(server, fmt.Sprintf("shrink%d", seed), retryMs))
+			t.Fatalf("seed %d: the server and the model differ:\n%v", seed, short)
+		}
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	t.Logf("%d runs of %d requests, %d situations", runs, requests, len(met.Situations()))
+}
