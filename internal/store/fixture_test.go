@@ -157,9 +157,11 @@ func (f *fixture) fill() {
 	)
 	// A drain that is still open.
 	f.do(&protocol.PromiseCreate{ID: "crowd", TimeoutAt: far})
+	var crowd []protocol.Request
 	for i := range 300 {
-		f.do(&protocol.PromiseRegisterListener{Awaited: "crowd", Address: "poll://uni@h/" + string(rune('a'+i/26)) + string(rune('a'+i%26))})
+		crowd = append(crowd, &protocol.PromiseRegisterListener{Awaited: "crowd", Address: "poll://uni@h/" + string(rune('a'+i/26)) + string(rune('a'+i%26))})
 	}
+	f.do(crowd...)
 	f.do(&protocol.TaskCreate{PID: "w", TTL: 500, Action: protocol.PromiseCreate{ID: "lastinline", TimeoutAt: far, Tags: target}})
 	f.do(&protocol.PromiseSettle{ID: "crowd", State: protocol.Rejected})
 }
