@@ -13,11 +13,16 @@ import (
 )
 
 var isolationTests = []test{
-	{"a snapshot does not move", testSnapshotStands},
-	{"increments are not lost", testIncrements},
-	{"no write skew", testWriteSkew},
-	{"the ring stays one ring", testRing},
-	{"a transaction sees what was acknowledged before it began", testReadsAcknowledged},
+	{name: "a snapshot does not move", run: testSnapshotStands},
+	{name: "increments are not lost", run: testIncrements},
+	{name: "no write skew", run: testWriteSkew},
+	{name: "no phantoms", run: testPhantoms},
+	{name: "no update is lost that rests on a scan", run: testScanThenInsert},
+	{name: "the ring stays one ring", run: testRing},
+	{name: "the bank's money stays the same", run: testBank},
+	{name: "a snapshot observes exactly the commits up to its bound", run: testSnapshotExact},
+	{name: "a snapshot waits for no transaction", run: testViewDoesNotWait},
+	{name: "a transaction sees what was acknowledged before it began", run: testReadsAcknowledged},
 }
 
 func testSnapshotStands(f *fixture) {

@@ -10,12 +10,12 @@ import (
 )
 
 var journalTests = []test{
-	{"entries come in commit order and, within a commit, in append order", testJournalOrder},
-	{"a reader that stops inside a commit goes on inside it", testJournalResumes},
-	{"no partition is the beginning of another", testJournalPartitions},
-	{"the cursor of a snapshot has seen exactly what the snapshot has", testJournalCursor},
-	{"the journal is no part of the keys", testJournalIsNotKeys},
-	{"concurrent appends", testJournalConcurrent},
+	{name: "entries come in commit order and, within a commit, in append order", run: testJournalOrder},
+	{name: "a reader that stops inside a commit goes on inside it", run: testJournalResumes},
+	{name: "no partition is the beginning of another", run: testJournalPartitions},
+	{name: "the cursor of a snapshot has seen exactly what the snapshot has", run: testJournalCursor},
+	{name: "the journal is no part of the keys", run: testJournalIsNotKeys},
+	{name: "concurrent appends", run: testJournalConcurrent},
 }
 
 func appendAll(tx kv.Tx, partition string, records ...string) error {

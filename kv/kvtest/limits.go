@@ -5,18 +5,19 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"abide/kv"
 )
 
 var limitTests = []test{
-	{"what is out of bounds is refused", testOutOfBounds},
-	{"what is at the bounds works", testAtTheBounds},
-	{"reads out of bounds are refused", testReadsOutOfBounds},
-	{"too many operations", testTooManyOps},
-	{"too many bytes", testTooManyBytes},
-	{"an error of the transaction is final", testErrorIsFinal},
-	{"a transaction that is over says so", testTxDone},
+	{name: "what is out of bounds is refused", run: testOutOfBounds},
+	{name: "what is at the bounds works", run: testAtTheBounds},
+	{name: "reads out of bounds are refused", run: testReadsOutOfBounds},
+	{name: "too many operations", run: testTooManyOps},
+	{name: "too many bytes", run: testTooManyBytes},
+	{name: "the store's own keys are closed but for compaction's", run: testReservedKeys},
+	{name: "too much time", run: testTooLong, needs: needsClock},
 }
 
 func zeros(n int) []byte { return bytes.Repeat([]byte{'k'}, n) }
@@ -31,6 +32,9 @@ func testOutOfBounds(f *fixture) {
 		"delete of a long key": func(tx kv.Tx) error { return tx.Delete(zeros(kv.MaxKeyBytes + 1)) },
 		"delete of a reserved": func(tx kv.Tx) error { return tx.Delete([]byte{kv.ReservedPrefix, 'j'}) },
 		"a large record":       func(tx kv.Tx) error { return tx.Append([]byte("p"), zeros(kv.MaxValueBytes+1)) },
+		"put of an entry's":    func(tx kv.Tx) error { return tx.Put(kv.JournalKey(nil, kv.EntryPosition{}), nil) },
+		"delete of a floor":    func(tx kv.Tx) error { return tx.Delete(kv.FloorKey([]byte("p"))) },
+		"a signal too long":    func(tx kv.Tx) error { tx.Signal(kv.Signal{Body: string(zeros(kv.MaxSignalBytes + 1))}); return nil },
 		"a long partition":     func(tx kv.Tx) error { return tx.Append(zeros(kv.MaxPartitionBytes+1), nil) },
 	} {
 		f.Run(name, func(t *testing.T) {
@@ -141,6 +145,36 @@ func testTooManyOps(f *fixture) {
 		}
 	})
 	f.wantContent("a=1", "b=2")
+	for name, op := range map[string]func(kv.Tx) error{
+		"gets":    func(tx kv.Tx) error { _, err := tx.Get([]byte("a")); return err },
+		"deletes": func(tx kv.Tx) error { return tx.Delete([]byte("x")) },
+		"appends": func(tx kv.Tx) error { return tx.Append(nil, nil) },
+		"many":    func(tx kv.Tx) error { _, err := tx.GetMany([][]byte{[]byte("a"), []byte("b")}); return err },
+		"signals": func(tx kv.Tx) error { tx.Signal(kv.Signal{Topic: "t"}); return nil },
+	} {
+		done := 0
+		f.fails(kv.ErrTooLarge, func(tx kv.Tx) error {
+			for done = 0; done <= kv.MaxTxOps; done++ {
+				if err := op(tx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if done < kv.MaxTxOps/2 || (done > kv.MaxTxOps && name != "signals") { // a signal has no error to return
+			f.Errorf("%s: refused after %d calls", name, done)
+		}
+	}
+	err := f.Store.View(context.Background(), func(s kv.Snapshot) error {
+		for {
+			if _, err := s.Get([]byte("a")); err != nil {
+				return err
+			}
+		}
+	})
+	if !errors.Is(err, kv.ErrTooLarge) {
+		f.Errorf("a snapshot that reads for ever: %v", err)
+	}
 	f.update(func(tx kv.Tx) error {
 		for range kv.MaxTxOps {
 			if err := tx.Put([]byte("k"), nil); err != nil {
@@ -168,42 +202,59 @@ func testTooManyBytes(f *fixture) {
 	f.fails(kv.ErrTooLarge, func(tx kv.Tx) error { return errors.Join(fill(tx), tx.Append([]byte("p"), nil)) })
 }
 
-// A closure that overlooks an error must not commit the half that worked.
-func testErrorIsFinal(f *fixture) {
-	f.fails(kv.ErrLimit, func(tx kv.Tx) error {
-		_ = tx.Put([]byte("a"), nil)
-		_ = tx.Put(nil, nil)
-		return tx.Put([]byte("b"), nil)
-	})
-	f.fails(kv.ErrLimit, func(tx kv.Tx) error {
-		_ = tx.Put([]byte("a"), nil)
-		_, _ = tx.Get(nil)
-		return nil
-	})
-	f.wantContent()
-}
-
-func testTxDone(f *fixture) {
-	var tx kv.Tx
-	f.update(func(t kv.Tx) error { tx = t; return t.Put([]byte("a"), []byte("1")) })
-	var snapshot kv.Snapshot
-	f.view(func(s kv.Snapshot) error { snapshot = s; return nil })
-	for name, call := range map[string]func() error{
-		"Get":              func() error { _, err := tx.Get([]byte("a")); return err },
-		"GetMany":          func() error { _, err := tx.GetMany([][]byte{[]byte("a")}); return err },
-		"Scan":             func() error { _, err := tx.Scan(everything, 1); return err },
-		"Put":              func() error { return tx.Put([]byte("a"), nil) },
-		"Delete":           func() error { return tx.Delete([]byte("a")) },
-		"Append":           func() error { return tx.Append(nil, nil) },
-		"snapshot Get":     func() error { _, err := snapshot.Get([]byte("a")); return err },
-		"snapshot GetMany": func() error { _, err := snapshot.GetMany([][]byte{[]byte("a")}); return err },
-		"snapshot Scan":    func() error { _, err := snapshot.Scan(everything, 1); return err },
-		"snapshot Journal": func() error { _, err := snapshot.Journal(nil, kv.EntryPosition{}, 1); return err },
+// testReservedKeys tries what is close to the keys that compaction may use.
+func testReservedKeys(f *fixture) {
+	f.update(func(tx kv.Tx) error { return appendAll(tx, "p", "1") })
+	entry, floor := kv.JournalKey([]byte("p"), kv.EntryPosition{}), kv.FloorKey([]byte("p"))
+	for name, key := range map[string][]byte{
+		"an entry's":                  entry,
+		"an entry's and a byte":       append(entry[:len(entry):len(entry)], 0),
+		"an entry's less a byte":      entry[:len(entry)-1],
+		"a floor's and a byte":        append(floor[:len(floor):len(floor)], 0),
+		"a floor's less a byte":       floor[:len(floor)-1],
+		"the beginning of the floors": kv.AllFloors().Start,
+		"one byte":                    {kv.ReservedPrefix},
+		"the last":                    {kv.ReservedPrefix, 0xFF},
 	} {
-		if err := call(); !errors.Is(err, kv.ErrTxDone) {
-			f.Errorf("%s: %v, want ErrTxDone", name, err)
+		err := f.Store.View(context.Background(), func(s kv.Snapshot) error { _, err := s.Get(key); return err })
+		if !errors.Is(err, kv.ErrLimit) {
+			f.Errorf("get of %s: %v", name, err)
+		}
+		f.fails(kv.ErrLimit, func(tx kv.Tx) error { return tx.Put(key, nil) })
+	}
+	for name, r := range map[string]kv.Range{
+		"across the keys' end":    {Start: []byte("k"), End: entry},
+		"across the entries' end": {Start: entry, End: floor},
+		"across the floors' end":  {Start: floor, End: []byte{kv.ReservedPrefix, 0xFF}},
+		"between them":            {Start: []byte{kv.ReservedPrefix, 'k'}, End: []byte{kv.ReservedPrefix, 'l'}},
+		"all of it":               {Start: []byte{kv.ReservedPrefix}, End: []byte{kv.ReservedPrefix, 0xFF}},
+	} {
+		err := f.Store.View(context.Background(), func(s kv.Snapshot) error { _, err := s.Scan(r, 1); return err })
+		if !errors.Is(err, kv.ErrLimit) {
+			f.Errorf("scan %s: %v", name, err)
 		}
 	}
-	tx.Signal(kv.Signal{Topic: "late"})
+}
+
+func testTooLong(f *fixture) {
+	beyond := kv.MaxTxSeconds*time.Second + 1
+	f.update(func(tx kv.Tx) error {
+		f.clock.advance(kv.MaxTxSeconds * time.Second / 2) // twice, if the store runs the closure twice
+		return tx.Put([]byte("a"), []byte("1"))
+	})
+	f.fails(kv.ErrTooLarge, func(tx kv.Tx) error {
+		err := tx.Put([]byte("b"), nil)
+		f.clock.advance(beyond)
+		_ = tx.Put([]byte("c"), nil) // overlooked, and final all the same
+		return err
+	})
+	err := f.Store.View(context.Background(), func(s kv.Snapshot) error {
+		f.clock.advance(beyond)
+		_, err := s.Get([]byte("a"))
+		return err
+	})
+	if !errors.Is(err, kv.ErrTooLarge) {
+		f.Errorf("a snapshot: %v", err)
+	}
 	f.wantContent("a=1")
 }

@@ -1,33 +1,45 @@
 package kvtest
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
-
-	"pgregory.net/rapid"
 
 	"abide/kv"
 )
 
-var modelTests = []test{
-	{"random transactions agree with a sorted map", testModel},
-}
-
-// model is the contract as simply as it can be said, for the keys that begin with prefix.
+// model is the contract as simply as it can be said: a sorted map, and a list for each journal partition.
 type model struct {
-	prefix  string
 	entries map[string]string
-	journal []string
+	journal map[string][]modelEntry // what is retained
+	floors  map[string]kv.EntryPosition
+	bound   kv.Position
+	// commits are the positions of the statements of the history that wrote, by their numbers.
+	commits map[int]kv.Position
 }
 
+type modelEntry struct {
+	at     kv.EntryPosition
+	record string
+}
+
+func newModel() *model {
+	return &model{entries: map[string]string{}, journal: map[string][]modelEntry{}, floors: map[string]kv.EntryPosition{}, commits: map[int]kv.Position{}}
+}
+
+// clone is what a snapshot sees from then on.
 func (m *model) clone() *model {
-	return &model{prefix: m.prefix, entries: maps.Clone(m.entries), journal: slices.Clone(m.journal)}
+	c := *m
+	c.entries, c.journal, c.floors, c.commits = maps.Clone(m.entries), maps.Clone(m.journal), maps.Clone(m.floors), maps.Clone(m.commits)
+	return &c
 }
 
-// scan is what a scan from start to end must give.
+func (m *model) get(key string) string {
+	if value, ok := m.entries[key]; ok {
+		return value
+	}
+	return show(nil)
+}
+
 func (m *model) scan(start, end string, limit int) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(m.entries)) {
@@ -38,109 +50,96 @@ func (m *model) scan(start, end string, limit int) []string {
 	return out
 }
 
-// step is one operation of a random transaction.
-type step struct {
-	op         int
-	key, other string
-	value      string
-	limit      int
-}
-
-const (
-	stepGet = iota
-	stepPut
-	stepDelete
-	stepScan
-	stepAppend
-	steps
-)
-
-func drawSteps(t *rapid.T, prefix string) []step {
-	key := rapid.Map(rapid.StringOfN(rapid.RuneFrom([]rune{'a', 'b', 0}), 0, 3, -1), func(s string) string { return prefix + s })
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) step {
-		return step{
-			op:    rapid.IntRange(0, steps-1).Draw(t, "op"),
-			key:   key.Draw(t, "key"),
-			other: key.Draw(t, "other"),
-			value: rapid.StringN(0, 4, -1).Draw(t, "value"),
-			limit: rapid.IntRange(1, 5).Draw(t, "limit"),
-		}
-	}), 1, 12).Draw(t, "steps")
-}
-
-// apply runs a step against both and compares what they say.
-func (s step) apply(tx kv.Tx, m *model) error {
-	switch s.op {
-	case stepGet:
-		value, err := tx.Get([]byte(s.key))
-		want, ok := m.entries[s.key]
-		if err == nil && ((value != nil) != ok || string(value) != want) {
-			err = fmt.Errorf("%q is %q, want %q (present: %v)", s.key, show(value), want, ok)
-		}
-		return err
-	case stepPut:
-		m.entries[s.key] = s.value
-		return tx.Put([]byte(s.key), []byte(s.value))
-	case stepDelete:
-		delete(m.entries, s.key)
-		return tx.Delete([]byte(s.key))
-	case stepAppend:
-		m.journal = append(m.journal, s.value)
-		return tx.Append([]byte(m.prefix), []byte(s.value))
+// position is what a reference to an entry stands for: the origin, if the statement that wrote it is gone.
+func (m *model) position(r reference) kv.EntryPosition {
+	commit, ok := m.commits[r.statement]
+	if !ok {
+		return kv.EntryPosition{}
 	}
-	entries, err := tx.Scan(span(s.key, s.other), s.limit)
-	got, want := showEntries(entries), m.scan(s.key, s.other, s.limit)
-	if err == nil && !slices.Equal(got, want) {
-		err = fmt.Errorf("the scan from %q to %q, limit %d, gives %q, want %q", s.key, s.other, s.limit, got, want)
-	}
-	return err
+	return kv.EntryPosition{Commit: commit, Index: r.index}
 }
 
-func testModel(f *fixture) {
-	round := 0
-	rapid.Check(f.T, func(t *rapid.T) {
-		round++
-		m := &model{prefix: fmt.Sprintf("%04d/", round), entries: map[string]string{}}
-		for range rapid.IntRange(1, 6).Draw(t, "transactions") {
-			todo := drawSteps(t, m.prefix)
-			fail := rapid.IntRange(0, 3).Draw(t, "fate") == 0
-			var next *model
-			_, err := f.Store.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {
-				next = m.clone() // the closure may run again
-				for _, s := range todo {
-					if err := s.apply(tx, next); err != nil {
-						return err
-					}
-				}
-				if fail {
-					return errOwn
-				}
-				return nil
-			})
-			switch {
-			case fail && errors.Is(err, errOwn):
-			case !fail && err == nil:
-				m = next
-			default:
-				t.Fatalf("update: %v", err)
-			}
+const expired = "expired"
+
+// read is what a page of the journal must hold.
+func (m *model) read(partition string, after kv.EntryPosition, limit int) []string {
+	if kv.Expired(after, m.floors[partition], m.bound) {
+		return []string{expired}
+	}
+	var out []string
+	for _, e := range m.journal[partition] {
+		if e.at.Compare(after) > 0 && len(out) < limit {
+			out = append(out, e.record)
 		}
-		compareWithModel(t, f.Store, m)
-	})
+	}
+	return out
 }
 
-func compareWithModel(t *rapid.T, store kv.Store, m *model) {
-	err := store.View(context.Background(), func(s kv.Snapshot) error {
-		r := span(m.prefix, m.prefix[:len(m.prefix)-1]+"0") // '0' follows '/'
-		entries, err := s.Scan(r, kv.MaxScanRows)
-		wantStrings(t, "the entries", showEntries(entries), m.scan(string(r.Start), string(r.End), kv.MaxScanRows))
-		journal, journalErr := s.Journal([]byte(m.prefix), kv.EntryPosition{}, kv.MaxScanRows)
-		if !slices.Equal(showJournal(journal), m.journal) {
-			t.Fatalf("the journal is %q, want %q", showJournal(journal), m.journal)
+// run applies the operations of a transaction and returns what its reads must say, and whether it writes.
+// Appends go to the journal when the position is known; see commit.
+func (m *model) run(body []operation) (results [][]string, wrote bool) {
+	for _, op := range body {
+		switch op.kind {
+		case opPut:
+			m.entries[op.key], wrote = op.value, true
+		case opDelete:
+			delete(m.entries, op.key)
+			wrote = true
+		case opAppend:
+			wrote = true
+		default:
+			results = append(results, m.answer(op))
 		}
-		return errors.Join(err, journalErr)
-	})
-	if err != nil {
-		t.Fatalf("view: %v", err)
 	}
+	return results, wrote
+}
+
+// answer is what a reading operation must say.
+func (m *model) answer(op operation) []string {
+	switch op.kind {
+	case opGet:
+		return []string{m.get(op.key)}
+	case opGetMany:
+		return []string{m.get(op.key), m.get(op.end), m.get(op.key)}
+	case opScan:
+		return m.scan(op.key, op.end, op.limit)
+	case opJournal:
+		return m.read(op.key, m.position(op.after), op.limit)
+	}
+	panic("kvtest: an operation that reads nothing: " + op.kind)
+}
+
+// commit gives the appends of a transaction, and the statement that it is, their position.
+func (m *model) commit(statement int, body []operation, at kv.Position) {
+	m.bound, m.commits[statement] = at, at
+	index := uint32(0)
+	for _, op := range body {
+		if op.kind != opAppend {
+			continue
+		}
+		e := modelEntry{at: kv.EntryPosition{Commit: at, Index: index}, record: op.value}
+		m.journal[op.key] = append(slices.Clip(m.journal[op.key]), e)
+		index++
+	}
+}
+
+// compact is what one step of compaction must come to; wrote says whether it is a commit.
+func (m *model) compact(partition string, target kv.EntryPosition) (floor kv.EntryPosition, more, wrote bool) {
+	floor = m.floors[partition]
+	if target.Compare(floor) <= 0 {
+		return floor, false, false
+	}
+	n := 0
+	for _, e := range m.journal[partition] {
+		if e.at.Compare(target) <= 0 {
+			n++
+		}
+	}
+	if floor = target; n > kv.MaxCompactionEntries {
+		n, more = kv.MaxCompactionEntries, true
+		floor = m.journal[partition][n-1].at
+	}
+	m.journal[partition] = m.journal[partition][n:]
+	m.floors[partition] = floor
+	return floor, more, true
 }

@@ -9,9 +9,9 @@ import (
 )
 
 var positionTests = []test{
-	{"positions rise with every write and nothing else", testPositionsRise},
-	{"a snapshot's bound is the last commit it observes", testBound},
-	{"positions follow the order of acknowledgement", testPositionsFollowAcknowledgement},
+	{name: "positions rise with every write and nothing else", run: testPositionsRise},
+	{name: "a snapshot's bound is the last commit it observes", run: testBound},
+	{name: "positions follow the order of acknowledgement", run: testPositionsFollowAcknowledgement},
 }
 
 func testPositionsRise(f *fixture) {

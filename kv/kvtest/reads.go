@@ -8,13 +8,13 @@ import (
 )
 
 var readTests = []test{
-	{"an absent key is nil and an empty value is not", testAbsentAndEmpty},
-	{"GetMany keeps the order of its keys", testGetMany},
-	{"Scan is ordered, half open and limited", testScan},
-	{"Scan of many entries", testScanMany},
-	{"a transaction reads its own writes", testReadYourWrites},
-	{"a scan merges the transaction's writes with what is stored", testMergingScan},
-	{"returned slices stay as they are", testReturnedSlicesStay},
+	{name: "an absent key is nil and an empty value is not", run: testAbsentAndEmpty},
+	{name: "GetMany keeps the order of its keys", run: testGetMany},
+	{name: "Scan is ordered, half open and limited", run: testScan},
+	{name: "Scan of many entries", run: testScanMany},
+	{name: "a transaction reads its own writes", run: testReadYourWrites},
+	{name: "a scan merges the transaction's writes with what is stored", run: testMergingScan},
+	{name: "returned slices stay as they are", run: testReturnedSlicesStay},
 }
 
 func testAbsentAndEmpty(f *fixture) {

@@ -1,16 +1,23 @@
 package kvtest
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
 	"sync"
 
 	"abide/kv"
 )
 
 var signalTests = []test{
-	{"signals come with the commit, coalesced", testSignals},
-	{"nothing that did not commit signals", testNoSignals},
-	{"a subscription ends", testSignalsStop},
+	{name: "signals come with the commit, coalesced", run: testSignals, needs: needsSignals},
+	{name: "nothing that did not commit signals", run: testNoSignals},
+	{name: "a reader that is told nothing misses nothing", run: testReaderWithoutHints},
+	{name: "signals at their limit", run: testLongSignals, needs: needsSignals},
+	{name: "a subscription ends", run: testSignalsStop, needs: needsSignals},
 }
 
 // recorder keeps the signals that it gets.
@@ -87,4 +94,45 @@ func testSignalsStop(f *fixture) {
 	send()
 	wantStrings(f, "the signals of the one that stopped", one.take(), []string{"t:"})
 	wantStrings(f, "the signals of the one that did not", two.take(), []string{"t:", "t:"})
+}
+
+// testReaderWithoutHints follows the journal by looking, while others write: hints are only hints.
+func testReaderWithoutHints(f *fixture) {
+	const writers, each = 4, 20
+	concurrently(f.T, writers+1, func(worker int, _ *rand.Rand) error {
+		if worker < writers {
+			for i := range each {
+				_, err := kv.Run(context.Background(), f.Store, kv.Hints{}, func(tx kv.Tx) error {
+					tx.Signal(kv.Signal{Topic: "t"})
+					return appendAll(tx, "p", fmt.Sprint(worker, "/", i))
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		seen := map[string]bool{}
+		for after := (kv.EntryPosition{}); len(seen) < writers*each; {
+			for _, e := range f.journal("p", after, 10) {
+				if after = e.Position; seen[string(e.Record)] {
+					return fmt.Errorf("%s came twice", e.Record)
+				}
+				seen[string(e.Record)] = true
+			}
+			runtime.Gosched()
+		}
+		return nil
+	})
+}
+
+func testLongSignals(f *fixture) {
+	var r recorder
+	defer f.Store.Signals(r.record)()
+	body := strings.Repeat("b", kv.MaxSignalBytes-1)
+	f.update(func(tx kv.Tx) error {
+		tx.Signal(kv.Signal{Topic: "t", Body: body})
+		return tx.Put([]byte("k"), nil)
+	})
+	wantStrings(f, "the signals", r.take(), []string{"t:" + body})
 }

@@ -2,63 +2,172 @@
 // backend's own test opens stores and calls Run; see kv/memkv for one of a few lines.
 //
 // The suite is split by concern, one file each. Every subtest gets a fresh store. What a backend can do is
-// said by its Harness and never guessed.
+// said by its Harness and never guessed; a check that needs more is skipped and says what it needs.
+//
+// Beside the checks there is a runner of random histories, which compares a store with a sorted map, cuts a
+// history that fails down to its shortest form, and prints it as a Go program: see history.go.
 package kvtest
 
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"abide/kv"
 )
 
+// Config is how the suite wants a store to be opened.
+type Config struct {
+	// Keys names the kinds of the suite's keys in errors.
+	Keys kv.KeyRegister
+	// Now is the clock by which closures and snapshots end. Nil leaves it to the harness.
+	Now func() time.Time
+	// Failing says that Harness.FailCommits will be called for this store.
+	Failing bool
+}
+
 // Harness is how the suite gets at a backend.
 type Harness struct {
 	// Open makes an empty store. The suite closes it.
-	Open func(t *testing.T) kv.Store
-	// Reopen opens again what a store, which the suite has closed, left behind. Nil if nothing survives.
-	Reopen func(t *testing.T) kv.Store
+	Open func(t testing.TB, c Config) kv.Store
+	// Reopen opens again what the store opened last, which the suite has closed, left behind. Nil if nothing
+	// survives.
+	Reopen func(t testing.TB, c Config) kv.Store
+	// Second opens another handle, as another process would have it, on the store opened last, which stays
+	// open. The suite closes it. Nil if the engine has one handle at a time.
+	Second func(t testing.TB, c Config) kv.Store
+	// FailCommits makes the commits of the store opened last fail for a reason of the engine's, with nothing
+	// committed, until it is called with false. Nil if that cannot be made to happen.
+	FailCommits func(fail bool)
+	// OwnClock says that the engine ends closures and snapshots by a clock of its own, not by Config.Now.
+	OwnClock bool
+	// NoSignals says that no hint ever arrives. The checks that wait for hints are left out; all others must
+	// pass.
+	NoSignals bool
+	// Operations is how many operations the random histories have together; 0 means DefaultOperations.
+	Operations int
+	// Seed is that of the first random history; each further one has the next.
+	Seed uint64
+}
+
+// DefaultOperations is what a quick run of the random histories has. A long run has at least 100,000.
+const DefaultOperations = 4000
+
+// need is something that not every harness has.
+type need int
+
+const (
+	needsClock need = 1 << iota
+	needsReopen
+	needsSecond
+	needsFailures
+	needsSignals
+)
+
+// lacks says what of needs h does not have; "" if nothing.
+func (h *Harness) lacks(needs need) string {
+	switch {
+	case needs&needsClock != 0 && h.OwnClock:
+		return "the engine has a clock of its own"
+	case needs&needsReopen != 0 && h.Reopen == nil:
+		return "nothing of this store survives its closing"
+	case needs&needsSecond != 0 && h.Second == nil:
+		return "the engine has one handle on a store at a time"
+	case needs&needsFailures != 0 && h.FailCommits == nil:
+		return "commits of this engine cannot be made to fail"
+	case needs&needsSignals != 0 && h.NoSignals:
+		return "no hint of this store arrives"
+	}
+	return ""
+}
+
+// test is one subtest.
+type test struct {
+	name  string
+	run   func(*fixture)
+	needs need
+}
+
+// concern is the subtests of one subject.
+type concern struct {
+	name  string
+	tests []test
+}
+
+var concerns = []concern{
+	{"reads", readTests},
+	{"writes", writeTests},
+	{"scans", scanTests},
+	{"keys", keyTests},
+	{"limits", limitTests},
+	{"errors", errorTests},
+	{"positions", positionTests},
+	{"journal", journalTests},
+	{"compaction", compactionTests},
+	{"signals", signalTests},
+	{"isolation", isolationTests},
+	{"batches", batchTests},
+	{"contexts", contextTests},
+	{"handles", handleTests},
+	{"lifetime", lifetimeTests},
+	{"histories", historyTests},
 }
 
 // Run runs the whole suite.
 func Run(t *testing.T, h Harness) {
-	for _, concern := range []struct {
-		name  string
-		tests []test
-	}{
-		{"reads", readTests},
-		{"writes", writeTests},
-		{"limits", limitTests},
-		{"positions", positionTests},
-		{"journal", journalTests},
-		{"signals", signalTests},
-		{"isolation", isolationTests},
-		{"lifetime", lifetimeTests},
-		{"model", modelTests},
-	} {
-		t.Run(concern.name, func(t *testing.T) {
-			for _, test := range concern.tests {
-				t.Run(test.name, func(t *testing.T) {
-					s := h.Open(t)
-					f := &fixture{T: t, Store: s, harness: h}
-					t.Cleanup(func() {
-						if err := f.Store.Close(); err != nil {
-							t.Errorf("closing the store: %v", err)
-						}
-					})
-					test.run(f)
-				})
+	for _, c := range concerns {
+		t.Run(c.name, func(t *testing.T) {
+			for _, test := range c.tests {
+				t.Run(test.name, func(t *testing.T) { runTest(t, h, test) })
 			}
 		})
 	}
 }
 
-// test is one subtest.
-type test struct {
-	name string
-	run  func(*fixture)
+func runTest(t *testing.T, h Harness, test test) {
+	if reason := h.lacks(test.needs); reason != "" {
+		t.Skip(reason)
+	}
+	f := &fixture{T: t, harness: h, config: Config{Keys: register, Failing: test.needs&needsFailures != 0}}
+	if test.needs&needsClock != 0 {
+		f.config.Now = f.clock.now
+	}
+	f.Store = h.Open(t, f.config)
+	t.Cleanup(func() {
+		if err := f.Store.Close(); err != nil {
+			t.Errorf("closing the store: %v", err)
+		}
+	})
+	test.run(f)
+}
+
+// register is that of every store of the suite.
+var register = kv.KeyRegister{Kind: func(key []byte) string {
+	if len(key) > 0 && key[0] == 'k' {
+		return "kind k"
+	}
+	return "other kind"
+}}
+
+// clock is the time of a store that takes it from the suite.
+type clock struct {
+	mu      sync.Mutex
+	elapsed time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Unix(1_000_000, 0).Add(c.elapsed)
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.elapsed += d
 }
 
 // fixture is what a subtest works with: its store, and calls that fail the test.
@@ -66,12 +175,23 @@ type fixture struct {
 	*testing.T
 	Store   kv.Store
 	harness Harness
+	config  Config
+	clock   clock
+}
+
+// reopen closes the store and opens what it left behind.
+func (f *fixture) reopen() {
+	f.Helper()
+	if err := f.Store.Close(); err != nil {
+		f.Fatalf("closing the store: %v", err)
+	}
+	f.Store = f.harness.Reopen(f.T, f.config)
 }
 
 // update runs fn and demands that it commits.
 func (f *fixture) update(fn func(kv.Tx) error) kv.Position {
 	f.Helper()
-	at, err := f.Store.Update(context.Background(), kv.Hints{}, fn)
+	at, err := kv.Run(context.Background(), f.Store, kv.Hints{}, fn)
 	if err != nil {
 		f.Fatalf("update: %v", err)
 	}
@@ -81,7 +201,7 @@ func (f *fixture) update(fn func(kv.Tx) error) kv.Position {
 // fails runs fn and demands that it fails with an error of this identity, without a position.
 func (f *fixture) fails(want error, fn func(kv.Tx) error) error {
 	f.Helper()
-	at, err := f.Store.Update(context.Background(), kv.Hints{}, fn)
+	at, err := kv.Run(context.Background(), f.Store, kv.Hints{}, fn)
 	if !errors.Is(err, want) {
 		f.Fatalf("update failed with %v, want %v", err, want)
 	}
@@ -121,6 +241,13 @@ func (f *fixture) get(key string) string {
 		return err
 	})
 	return show(value)
+}
+
+// bound is that of a snapshot taken now.
+func (f *fixture) bound() (at kv.Position) {
+	f.Helper()
+	f.view(func(s kv.Snapshot) error { at = s.Bound(); return nil })
+	return at
 }
 
 // wantContent demands that the store holds exactly these entries, in order, as "key=value".
@@ -163,23 +290,17 @@ func showJournal(entries []kv.JournalEntry) []string {
 	return out
 }
 
-// failer is the part of testing.T that comparisons need; rapid's has it as well.
-type failer interface {
-	Helper()
-	Fatalf(format string, args ...any)
-}
-
-func wantStrings(t failer, what string, got, want []string) {
+func wantStrings(t testing.TB, what string, got, want []string) {
 	t.Helper()
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Fatalf("%s are %q, want %q", what, got, want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s are %q, want %q", what, got, want)
 	}
 }
 
-// kind says which kind of transaction a check runs in.
+// bothKinds are the two kinds of transaction that a check of a Reader runs in.
 var bothKinds = []string{"in a snapshot", "in a transaction"}
 
-// read runs fn in the kind of transaction named, as a subtest.
+// read runs fn in both kinds of transaction, each as a subtest.
 func (f *fixture) read(fn func(t *testing.T, r kv.Reader)) {
 	f.Helper()
 	for _, kind := range bothKinds {
@@ -188,7 +309,7 @@ func (f *fixture) read(fn func(t *testing.T, r kv.Reader)) {
 			if kind == bothKinds[0] {
 				err = f.Store.View(context.Background(), func(s kv.Snapshot) error { fn(t, s); return nil })
 			} else {
-				_, err = f.Store.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error { fn(t, tx); return nil })
+				_, err = kv.Run(context.Background(), f.Store, kv.Hints{}, func(tx kv.Tx) error { fn(t, tx); return nil })
 			}
 			if err != nil {
 				t.Error(err)

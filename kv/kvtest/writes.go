@@ -10,12 +10,11 @@ import (
 )
 
 var writeTests = []test{
-	{"put, overwrite and delete", testPutOverwriteDelete},
-	{"a failed closure leaves nothing behind", testFailedClosure},
-	{"a panic fails its closure only", testPanic},
-	{"the caller may reuse its slices at once", testMangledInput},
-	{"values of every size", testValueSizes},
-	{"a cancelled context commits nothing", testCancelled},
+	{name: "put, overwrite and delete", run: testPutOverwriteDelete},
+	{name: "a failed closure leaves nothing behind", run: testFailedClosure},
+	{name: "a panic fails its closure only", run: testPanic},
+	{name: "the caller may reuse its slices at once", run: testMangledInput},
+	{name: "values of every size", run: testValueSizes},
 }
 
 func testPutOverwriteDelete(f *fixture) {
@@ -139,27 +138,4 @@ func testValueSizes(f *fixture) {
 	if got := f.get("k10"); got != "<none>" {
 		f.Errorf("a deleted large value is still there: %d bytes", len(got))
 	}
-}
-
-func testCancelled(f *fixture) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	ran := false
-	_, err := f.Store.Update(ctx, kv.Hints{}, func(tx kv.Tx) error { ran = true; return tx.Put([]byte("a"), nil) })
-	if !errors.Is(err, context.Canceled) || ran {
-		f.Errorf("an update with a cancelled context: %v, ran: %v", err, ran)
-	}
-	if err := f.Store.View(ctx, func(kv.Snapshot) error { return nil }); !errors.Is(err, context.Canceled) {
-		f.Errorf("a view with a cancelled context: %v", err)
-	}
-	ctx, cancel = context.WithCancel(context.Background())
-	defer cancel()
-	at, err := f.Store.Update(ctx, kv.Hints{}, func(tx kv.Tx) error {
-		cancel() // too late: the closure runs, and a commit is never interrupted
-		return tx.Put([]byte("b"), nil)
-	})
-	if err != nil || at.IsZero() {
-		f.Errorf("an update whose context ended while it ran: %v, %v", at, err)
-	}
-	f.wantContent("b=")
 }

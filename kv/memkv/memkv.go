@@ -8,6 +8,7 @@ package memkv
 import (
 	"bytes"
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,22 +33,37 @@ type Options struct {
 	Now func() time.Time
 	// RunTwice runs every closure twice; see batch.Options.
 	RunTwice bool
+	// BeforeCommit, if given, is asked before every commit. Its error makes the commit fail with nothing
+	// committed: a simulator's engine failure. It is called on the commit path and must not call the store.
+	BeforeCommit func() error
 }
 
 // Store is a store in memory; it implements kv.Store.
-type Store struct{ *batch.Store }
+type Store struct {
+	*batch.Store
+	opt  Options
+	data *data
+}
 
 // Open makes an empty store.
 func Open(opt Options) *Store {
 	if opt.Incarnation == 0 {
 		opt.Incarnation = 1
 	}
-	d := &driver{}
+	d := &data{}
 	d.committed.Store(&state{tree: btree.NewBTreeGOptions(
 		func(a, b entry) bool { return bytes.Compare(a.key, b.key) < 0 },
 		btree.Options{NoLocks: true},
 	)})
-	return &Store{batch.New(d, batch.Options{
+	return open(opt, d)
+}
+
+// Handle opens another handle on the data of s, as another process would have one: with a queue and
+// subscribers of its own. Each handle is closed by itself; the data lives as long as any of them.
+func (s *Store) Handle() *Store { return open(s.opt, s.data) }
+
+func open(opt Options, d *data) *Store {
+	return &Store{opt: opt, data: d, Store: batch.New(&driver{data: d, beforeCommit: opt.BeforeCommit}, batch.Options{
 		Name:        "memory",
 		Incarnation: opt.Incarnation,
 		Keys:        opt.Keys,
@@ -66,13 +82,24 @@ type state struct {
 	sequence uint64
 }
 
-// driver implements batch.Driver.
-type driver struct {
+// data is what all handles share.
+type data struct {
+	// writing is held from Begin to Commit or Rollback: one handle writes at a time.
+	writing   sync.Mutex
 	committed atomic.Pointer[state]
-	next      *btree.BTreeG[entry] // what Apply made, until Commit
 }
 
-func (d *driver) Begin() (uint64, error) { return d.committed.Load().sequence, nil }
+// driver implements batch.Driver for one handle.
+type driver struct {
+	*data
+	beforeCommit func() error
+	next         *btree.BTreeG[entry] // what Apply made, until Commit
+}
+
+func (d *driver) Begin() (uint64, error) {
+	d.writing.Lock()
+	return d.committed.Load().sequence, nil
+}
 
 func (d *driver) Get(key []byte) ([]byte, error) { return d.committed.Load().Get(key) }
 
@@ -93,12 +120,20 @@ func (d *driver) Apply(writes []batch.Write) error {
 }
 
 func (d *driver) Commit(sequence uint64) error {
+	defer d.Rollback()
+	if d.beforeCommit != nil {
+		if err := d.beforeCommit(); err != nil {
+			return err
+		}
+	}
 	d.committed.Store(&state{tree: d.next, sequence: sequence})
-	d.next = nil
 	return nil
 }
 
-func (d *driver) Rollback() { d.next = nil }
+func (d *driver) Rollback() {
+	d.next = nil
+	d.writing.Unlock()
+}
 
 // Resolve knows no unknown commit, because there is none.
 func (d *driver) Resolve(context.Context, kv.Token) (kv.Outcome, error) {

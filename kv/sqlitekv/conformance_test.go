@@ -1,33 +1,63 @@
-package sqlitekv_test
+package sqlitekv
 
 import (
+	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ncruces/go-sqlite3/vfs"
+
 	"abide/kv"
 	"abide/kv/kvtest"
-	"abide/kv/sqlitekv"
 )
 
 func TestConformance(t *testing.T) {
+	const faultyName = "conformance"
+	disk := &faults{}
+	base, ok := vfs.Find("os").(vfs.VFSFilename)
+	if !ok {
+		t.Fatal("the system's files cannot be opened by name")
+	}
+	vfs.Register(faultyName, bufferedWALs{faultyVFS{base, disk}})
+	defer vfs.Unregister(faultyName)
+
 	for name, twice := range map[string]bool{"once": false, "closures run twice": true} {
 		t.Run(name, func(t *testing.T) {
 			var path string
-			reopen := func(t *testing.T) kv.Store {
-				s, err := sqlitekv.Open(sqlitekv.Options{Path: path, Now: time.Now, RunTwice: twice})
+			open := func(t testing.TB, c kvtest.Config) kv.Store {
+				opt := Options{Path: path, Keys: c.Keys, Now: c.Now, RunTwice: twice}
+				if opt.Now == nil {
+					opt.Now = time.Now
+				}
+				if c.Failing {
+					opt.vfs = faultyName
+				}
+				s, err := Open(opt)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return s
 			}
-			kvtest.Run(t, kvtest.Harness{
-				Open: func(t *testing.T) kv.Store {
+			h := kvtest.Harness{
+				Open: func(t testing.TB, c kvtest.Config) kv.Store {
 					path = filepath.Join(t.TempDir(), "store.db")
-					return reopen(t)
+					return open(t, c)
 				},
-				Reopen: reopen,
-			})
+				Reopen: open,
+				FailCommits: func(fail bool) {
+					disk.set(func(f *faults) {
+						if f.walWrite = nil; fail {
+							f.walWrite = syscall.ENOSPC
+						}
+					})
+				},
+			}
+			if os.Getenv("ABIDE_LONG") == "1" {
+				h.Operations, h.Seed = 100_000, 1000
+			}
+			kvtest.Run(t, h)
 		})
 	}
 }
