@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -291,6 +292,47 @@ func TestWorkspacesAreIsolated(t *testing.T) {
 	f.fireDue()
 	if !f.persisted("default", "p") {
 		t.Error("debug.stop did not end the pause")
+	}
+}
+
+// What one page of the sweep has to write is submitted together, so that it shares commits and a slow store does not
+// outlast a deadline; and one promise or message that cannot be written holds up no other.
+func TestSweepIsNotSlowedOrStopped(t *testing.T) {
+	f, s := newHooked(t)
+	const n = 200
+	for i := range n {
+		f.do(200, &protocol.PromiseCreate{ID: fmt.Sprintf("p%04d", i), TimeoutAt: f.Now() + 100})
+		f.do(200, &protocol.PromiseCreate{ID: fmt.Sprintf("u%04d", i), TimeoutAt: far})
+		f.do(200, &protocol.PromiseRegisterListener{Awaited: fmt.Sprintf("u%04d", i), Address: "https://example.com/x"})
+		f.do(200, &protocol.PromiseSettle{ID: fmt.Sprintf("u%04d", i), State: protocol.Resolved})
+	}
+	f.clock.advance(25 * time.Hour)
+	var now, most, writes atomic.Int64
+	s.set(func(s *hooked) {
+		s.before = func(h kv.Hints) error {
+			if !h.Background {
+				return nil
+			}
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			time.Sleep(time.Millisecond)
+			if writes.Add(1)%10 == 5 {
+				return kv.ErrTooLarge
+			}
+			return nil
+		}
+	})
+	f.sweepAll()
+	s.set(func(s *hooked) { s.before = nil })
+	if most.Load() < 2 {
+		t.Error("the sweep writes one thing after the other, and waits for a commit each time")
+	}
+	if c := f.Counts(); c.Swept < n*8/10 || c.Swept == n || c.ExpiredUnblocks < n*8/10 || c.Failures == 0 {
+		t.Errorf("one write in ten fails: %d swept and %d given up of %d each, %d failures were counted", c.Swept, c.ExpiredUnblocks, n, c.Failures)
+	}
+	f.sweepAll() // what failed is done the next time round
+	if c := f.Counts(); c.Swept != n || c.ExpiredUnblocks != n {
+		t.Errorf("%d swept and %d given up of %d each", c.Swept, c.ExpiredUnblocks, n)
 	}
 }
 

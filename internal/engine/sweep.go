@@ -29,7 +29,7 @@ type sweeper struct {
 
 // sweeps is one pass of the sweep loop.
 func (e *Engine) sweeps(ctx context.Context) (time.Duration, error) {
-	return sweepInterval, e.called(ctx, e.Sweep)
+	return sweepInterval, e.Sweep(ctx)
 }
 
 // Sweep looks at the next page of objects and persists the expired promises among them that nobody armed,
@@ -64,31 +64,50 @@ func (e *Engine) sweepObjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var expired []string
 	for _, o := range page.Objects {
-		if o.State != protocol.Pending || o.TimeoutAt > now || o.Armed() {
-			continue
-		}
-		did := false
-		err := e.update(ctx, s.workspace, at, work{journal.CauseTimeout, true}, func(op *machine.Op, _ *store.Txn) (err error) {
-			did, err = op.PromiseTimeout(o.ID)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if did {
-			e.counts.swept.Add(1)
+		if o.State == protocol.Pending && o.TimeoutAt <= now && !o.Armed() {
+			expired = append(expired, o.ID)
 		}
 	}
-	s.after = page.Next
-	return nil
+	err = e.sweepEach(ctx, len(expired), func(ctx context.Context, i int) error {
+		did := false
+		err := e.update(ctx, s.workspace, at, work{journal.CauseTimeout, true}, func(op *machine.Op, _ *store.Txn) (err error) {
+			did, err = op.PromiseTimeout(expired[i])
+			return err
+		})
+		if err == nil && did {
+			e.counts.swept.Add(1)
+		}
+		return err
+	})
+	if err == nil {
+		s.after = page.Next
+	}
+	return err
+}
+
+// sweepEach does one thing for each of n rows of a page, several at a time so that they share commits. What cannot
+// be done for one row is counted and left to the next round; only what keeps every row from being done is an error.
+func (e *Engine) sweepEach(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	return e.concurrently(n, func(i int) error {
+		err := guard(func() error {
+			return e.called(ctx, func(ctx context.Context) error { return do(ctx, i) })
+		})
+		if err == nil || ofEveryStep(err) {
+			return err
+		}
+		e.counts.failures.Add(1)
+		e.log.Error("the sweep could not do its work for a row; the next round tries it again", "error", err)
+		return nil
+	})
 }
 
 // sweepPage is the next page of a workspace's objects. It ends before a record that does not decode, and the next
 // one begins behind that: requests that name it report it.
 func (e *Engine) sweepPage(ctx context.Context, workspace, after string) (page machine.Page, err error) {
 	var damaged []byte
-	err = e.store.View(ctx, func(snap kv.Snapshot) (err error) {
+	err = e.viewed(ctx, func(snap kv.Snapshot) (err error) {
 		txn := store.Read(snap, workspace, e.layout)
 		page, err = txn.Enumerate(machine.Path{Kind: machine.PathAll}, after, sweepRows)
 		damaged = txn.Damaged()
@@ -103,13 +122,18 @@ func (e *Engine) sweepPage(ctx context.Context, workspace, after string) (page m
 	return page, err
 }
 
+// viewed is a View with the deadline of a store call.
+func (e *Engine) viewed(ctx context.Context, fn func(kv.Snapshot) error) error {
+	return e.called(ctx, func(ctx context.Context) error { return e.store.View(ctx, fn) })
+}
+
 // workspaceAfter is the name of the next workspace, empty after the last.
 func (e *Engine) workspaceAfter(ctx context.Context, name string) (next string, err error) {
 	r := keyspace.Workspaces()
 	if name != "" {
 		r = keyspace.After(r, keyspace.For(name, e.layout).Workspace())
 	}
-	err = e.store.View(ctx, func(s kv.Snapshot) error {
+	err = e.viewed(ctx, func(s kv.Snapshot) error {
 		rows, err := s.Scan(r, 1)
 		if err != nil || len(rows) == 0 {
 			next = ""
@@ -128,24 +152,23 @@ func (e *Engine) sweepUnblocks(ctx context.Context) error {
 		from = keyspace.After(all, e.sweeper.unblocks)
 	}
 	var rows []kv.Entry
-	err := e.store.View(ctx, func(s kv.Snapshot) (err error) {
+	err := e.viewed(ctx, func(s kv.Snapshot) (err error) {
 		rows, err = s.Scan(from, sweepRows)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	for _, row := range rows {
-		u, err := keyspace.ParseUnblockEntry(row.Key, row.Value)
+	err = e.sweepEach(ctx, len(rows), func(ctx context.Context, i int) error {
+		u, err := keyspace.ParseUnblockEntry(rows[i].Key, rows[i].Value)
 		if err != nil {
-			if _, err := e.quarantine(ctx, row.Key, err); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := e.expireUnblock(ctx, u); err != nil {
+			_, err = e.quarantine(ctx, rows[i].Key, err)
 			return err
 		}
+		return e.expireUnblock(ctx, u)
+	})
+	if err != nil {
+		return err
 	}
 	e.sweeper.unblocks = nil
 	if len(rows) == sweepRows {
