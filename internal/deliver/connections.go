@@ -36,7 +36,7 @@ type conn struct {
 	state     connState
 
 	lanes    [kinds]*lane // its own queues: messages to this pid alone
-	held     [kinds]int   // slots in use
+	used     [kinds]int   // slots in use
 	room     [kinds]int   // slots free, 0 while it takes nothing; as the pools' sums count it
 	flights  flightList   // everything that holds a slot
 	out      flightList   // buffered, in order
@@ -147,12 +147,18 @@ func without(conns []*conn, cn *conn) []*conn {
 // giveBack decides what becomes of a message that the closing connection cn held.
 func (c *Core) giveBack(nowMs int64, cn *conn, f *flight) {
 	f.conn = nil
-	cn.held[f.kind]--
+	cn.used[f.kind]--
 	switch {
 	case f.state == delivered || f.state == reporting:
 		return
 	case f.state == flushed && f.untilMs <= nowMs:
 		return // it stayed healthy long enough; the report is only waiting for company
+	case f.state == waiting || f.state == checking:
+		return // so did it, and if it is queued again it goes to somebody else
+	case f.state == held:
+		f.unlink(linkQueue)
+		c.forget(f) // the retry of its task is armed
+		return
 	}
 	if f.state == flushed || f.state == taken {
 		c.stats.Messages[f.kind].Resent++
@@ -171,7 +177,7 @@ func (c *Core) giveBack(nowMs int64, cn *conn, f *flight) {
 func (c *Core) refresh(nowMs int64, cn *conn, k kind) {
 	room := 0
 	if cn.state == connOpen && cn.outBytes < c.limits.BufferBytes {
-		room = max(0, c.slots(k)-cn.held[k])
+		room = max(0, c.slots(k)-cn.used[k])
 	}
 	was, g, w := cn.room[k], cn.group, cn.workspace
 	if room == was {
@@ -237,7 +243,7 @@ func (c *Core) hand(nowMs int64, cn *conn, f *flight) {
 	cn.flights.pushBack(f)
 	cn.out.pushBack(f)
 	cn.outBytes += f.bytes
-	cn.held[f.kind]++
+	cn.used[f.kind]++
 	for k := range kinds {
 		c.refresh(nowMs, cn, k)
 	}

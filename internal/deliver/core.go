@@ -9,11 +9,16 @@ package deliver
 //
 //	hint -> waiting -> checking -+
 //	                             +-> buffered -> taken -> flushed -> delivered -> reporting -> forgotten
-//	page of a scan --------------+                  (a window later)
+//	page of a scan --------------+                  (a window later)      (an execute: held -> forgotten)
 //
 // A claim ends it anywhere on that way, without a transaction of delivery's own. A connection that breaks
 // before the window is over sends it back to waiting. The outbox entry goes only with the report, or with the
 // claim, so that whatever is forgotten here is met again by a scan.
+//
+// A message holds a slot of its connection from when it is buffered: an unblock until its report, an execute
+// until it is claimed. An execute that is reported and not claimed is held: no call is made about it any more,
+// and its slot comes free with the claim; when its task is queued again, as a hint or a page shows, which is a
+// new dispatch to whoever has room; with the end of its connection; or, hints being lossy, after Limits.HoldMs.
 //
 // nowMs is any clock in milliseconds that does not jump; an instant before the largest one seen counts as
 // that one. Not safe for concurrent use.
@@ -31,6 +36,7 @@ type Core struct {
 	flights [kinds]map[flightKey]*flight
 	checks  [kinds]workQueue
 	window  flightList // flushed, by the end of their window
+	holding flightList // held, by the end of their hold
 	reports [kinds]workQueue
 
 	reportFailures int
@@ -54,6 +60,7 @@ func NewCore(l Limits) *Core {
 		conns:      map[ConnID]*conn{},
 		targets:    targets{},
 		window:     flightList{slot: linkQueue},
+		holding:    flightList{slot: linkQueue},
 	}
 	for k := range kinds {
 		c.flights[k] = map[flightKey]*flight{}
@@ -78,15 +85,19 @@ func (c *Core) HintUnblock(nowMs int64, workspace string, ref UnblockRef) {
 	c.hint(c.advance(nowMs), flight{kind: kindUnblock, workspace: workspace, id: ref.ID, address: ref.Address})
 }
 
-// HintClaimed takes in that the execute of a task, at this version or before, is queued no longer.
+// HintClaimed takes in that a task is pending no longer at this version, or one before: what was sent of it has
+// its answer, whether its execute is still queued or was reported long ago.
 func (c *Core) HintClaimed(nowMs int64, workspace, id string, version int64) {
 	nowMs = c.advance(nowMs)
 	f := c.flights[kindExecute][flightKey{workspace, id, ""}]
 	if f == nil || f.version > version {
 		return
 	}
-	if f.state != waiting && f.state != checking {
-		c.stats.Messages[kindExecute].Claimed++
+	switch s := &c.stats.Messages[kindExecute]; {
+	case f.reported:
+		s.Late++
+	case f.conn != nil || f.state != waiting && f.state != checking:
+		s.Claimed++
 	}
 	c.drop(nowMs, f)
 }
@@ -126,15 +137,19 @@ func (c *Core) hint(nowMs int64, h flight) {
 // ends that one if so. A hint says that the entry was queued just now. If the message in flight has been
 // written before, it stands for an earlier dispatch (the task was halted and continued since, or the
 // workspace was reset), and the worker must hear of this one. Unless a scan was faster than the hint: that
-// looks the same, and the doubt is resolved when the window ends, by a check instead of a report. A hint of an
-// earlier version than the one in flight was overtaken by it. (Or the workspace was reset; a scan finds
-// the new task when the old one's window is over.)
+// looks the same, and the doubt is resolved by a check: when the window ends, instead of the report, or else as
+// soon as no report is under way. So is the doubt about one that is held, which no other call will be made for.
+// Its slot stays taken meanwhile. A hint of an earlier version than the one in flight was overtaken by it. (Or
+// the workspace was reset; a scan finds the new task when the old one has been reported.)
 func (c *Core) supersedes(nowMs int64, h *flight) bool {
 	f := c.flights[h.kind][h.key()]
 	switch {
 	case f == nil:
 		return true
 	case f.version > h.version:
+		if f.state == held {
+			c.missedFlight(nowMs, h)
+		}
 		return false
 	case f.version == h.version:
 		late := !f.hinted
@@ -142,8 +157,11 @@ func (c *Core) supersedes(nowMs int64, h *flight) bool {
 		switch {
 		case f.state == waiting || f.state == buffered || f.state == taken:
 			return false // will be read or written after this commit anyway
-		case f.state == checking || f.state == flushed && late:
+		case f.state == checking || (f.state == flushed || f.state == reporting) && late:
 			f.again = true // a check's answer may be from before
+			return false
+		case f.state == held || f.state == delivered && late:
+			c.recheck(f)
 			return false
 		}
 	}
@@ -173,7 +191,7 @@ func (c *Core) release(nowMs int64, f *flight) {
 	}
 	f.unlink(linkConn)
 	f.conn = nil
-	cn.held[f.kind]--
+	cn.used[f.kind]--
 	for k := range kinds {
 		c.refresh(nowMs, cn, k)
 	}

@@ -20,7 +20,7 @@ func testOptions(o Outbox) Options {
 		Outbox:    o,
 		ServerURL: func(workspace string) string { return "http://server/w/" + workspace },
 		NowMs:     func() int64 { return time.Since(start).Milliseconds() },
-		Limits:    Limits{WindowMs: 60, GatherMs: 5, PollMs: 30, CallTimeoutMs: 200},
+		Limits:    Limits{WindowMs: 60, GatherMs: 5, HoldMs: 200, PollMs: 30, CallTimeoutMs: 200},
 	}
 }
 

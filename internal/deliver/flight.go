@@ -22,11 +22,13 @@ const (
 	flushed                      // written, in the window
 	delivered                    // past the window, in the queue of reports
 	reporting                    // its report is with the store
-	gone                         // claimed, reported or given up; a job that still names it ignores it
+	held                         // an execute that was reported and is not claimed
+	gone                         // claimed, delivered or given up; a job that still names it ignores it
 )
 
 // flight is one message on its way. The outbox entry stays where it is until the report; a flight is only
-// the memory that keeps a scan from sending the same message again.
+// the memory that keeps a scan from sending the same message again, and a connection from being handed
+// more than its worker claims.
 type flight struct {
 	kind      kind
 	workspace string
@@ -39,8 +41,9 @@ type flight struct {
 	promise  *protocol.Promise // of an unblock, from its check or page until it is taken
 	bytes    int               // about what its frame takes
 	conn     *conn             // whose slot it holds; nil before, and once that connection is gone
-	untilMs  int64             // end of its window
+	untilMs  int64             // end of its window, then of its hold
 	attempts int               // reports that failed
+	reported bool              // the store has had a report: that its entry is gone does not mean a claim
 	hinted   bool              // its hint has come: another one is about a new dispatch
 	again    bool              // check once more, if the check says no or when the window ends
 	copy     bool              // only in a connection's buffer, known to nobody else, gone once it is taken

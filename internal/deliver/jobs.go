@@ -82,9 +82,14 @@ func (c *Core) NextMs(cl Class) int64 {
 			return c.nowMs
 		}
 	case ScanExecutes, ScanUnblocks:
+		at := int64(never)
 		if h := c.lanes[kindOf(cl)]; len(h) > 0 {
-			return h[0].atMs
+			at = h[0].atMs
 		}
+		if cl == ScanExecutes && c.holding.front != nil {
+			at = min(at, c.holding.front.untilMs)
+		}
+		return at
 	case Report:
 		at := int64(never)
 		if c.window.front != nil {
@@ -174,7 +179,7 @@ func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 	if r.Err != nil {
 		for _, f := range j.flights {
 			if f.state == checking {
-				c.drop(nowMs, f)
+				c.hold(nowMs, f) // if somebody has it; else that is the end of it
 				c.missedFlight(nowMs, f)
 			}
 		}
@@ -209,22 +214,25 @@ func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 	}
 }
 
-// checked hands f out if its check said yes.
+// checked hands f out if its check said yes. One that was being checked again has a slot, which a yes frees.
 func (c *Core) checked(nowMs int64, f *flight, yes bool) {
 	switch {
 	case yes:
 		f.again = false // it is written after that hint
-		f.bytes = c.sizeOf(f)
-		cn, _ := c.choose(f)
-		if cn != nil {
-			c.hand(nowMs, cn, f)
-			return
+		if f.conn == nil || c.redispatch(nowMs, f) {
+			f.bytes = c.sizeOf(f)
+			if cn, _ := c.choose(f); cn != nil {
+				c.hand(nowMs, cn, f)
+				return
+			}
 		}
 		c.drop(nowMs, f)
-		c.missedFlight(nowMs, f) // no room by now
+		c.missedFlight(nowMs, f) // no room by now, or not its turn
 	case f.again:
 		f.state = waiting
 		c.checks[f.kind].push(f)
+	case f.reported:
+		c.hold(nowMs, f)
 	default:
 		c.drop(nowMs, f)
 	}
@@ -237,9 +245,13 @@ func (c *Core) missedFlight(nowMs int64, f *flight) {
 	}
 }
 
-// takeScan begins the next page of the lane that is due first.
+// takeScan begins the next page of the lane that is due first. The end of a hold is its business too, because it
+// makes room to scan for.
 func (c *Core) takeScan(nowMs int64, cl Class) *Job {
 	k := kindOf(cl)
+	if k == kindExecute {
+		c.endHolds(nowMs)
+	}
 	h := &c.lanes[k]
 	for len(*h) > 0 && (*h)[0].atMs <= nowMs {
 		l := heap.Pop(h).(*lane)
@@ -297,7 +309,8 @@ func (c *Core) doneScan(nowMs int64, j *Job, r Result) {
 
 // found hands out one entry of a page. It returns false if the page must be read again because nobody had room.
 func (c *Core) found(nowMs int64, l *lane, f *flight) bool {
-	if old := c.flights[f.kind][f.key()]; old != nil && old.version >= f.version {
+	old := c.flights[f.kind][f.key()]
+	if old != nil && old.state != held && old.version >= f.version {
 		return true
 	}
 	if v, ok := c.scans[f.kind].gone[f.key()]; ok && v >= f.version {
@@ -307,15 +320,17 @@ func (c *Core) found(nowMs int64, l *lane, f *flight) bool {
 	if !ok {
 		return true
 	}
+	if old != nil {
+		// Of an earlier version, and so it was claimed, or held and so it is queued again; the hint was
+		// lost. Its slot is free either way.
+		c.drop(nowMs, old)
+	}
 	f.target = t
 	f.bytes = c.sizeOf(f)
 	cn, possible := c.choose(f)
 	if cn == nil {
 		// Only what this lane is for may stop it: an entry for one full worker must not hold up the group.
 		return !possible || c.laneOf(f) != l
-	}
-	if old := c.flights[f.kind][f.key()]; old != nil {
-		c.drop(nowMs, old) // of an earlier version: it was claimed, and the hint was lost
 	}
 	c.track(f)
 	c.hand(nowMs, cn, f)
@@ -331,9 +346,7 @@ func (c *Core) takeReport(nowMs int64) *Job {
 		for w.front != nil && w.front.untilMs <= nowMs {
 			f := w.popFront()
 			if f.again {
-				c.release(nowMs, f)
-				f.state = waiting
-				c.checks[f.kind].push(f)
+				c.recheck(f)
 				continue
 			}
 			f.state = delivered
@@ -365,19 +378,31 @@ func (c *Core) doneReport(nowMs int64, j *Job, r Result) {
 		c.reportFailures = 0
 	}
 	for _, f := range j.flights {
-		switch {
-		case f.state != reporting:
-		case r.Err == nil:
-			c.stats.Messages[f.kind].Delivered++
-			c.drop(nowMs, f)
-		default:
-			if f.attempts++; f.attempts >= maxReportAttempts {
-				c.stats.Messages[f.kind].GivenUp++
-				c.drop(nowMs, f)
-				continue
-			}
-			f.state = delivered
-			c.reports[f.kind].push(f)
+		if f.state == reporting {
+			c.reported(nowMs, f, r.Err == nil)
 		}
 	}
+}
+
+// reported takes in that a report of f has ended.
+func (c *Core) reported(nowMs int64, f *flight, ok bool) {
+	f.reported = true
+	s := &c.stats.Messages[f.kind]
+	switch {
+	case ok:
+		s.Delivered++
+	case f.again:
+	default:
+		if f.attempts++; f.attempts < maxReportAttempts {
+			f.state = delivered
+			c.reports[f.kind].push(f)
+			return
+		}
+		s.GivenUp++
+	}
+	if f.again {
+		c.recheck(f)
+		return
+	}
+	c.hold(nowMs, f)
 }

@@ -64,8 +64,8 @@ func (c *Core) roomOf(l *lane) int {
 }
 
 // refill is the room at which a parked lane goes on: an eighth of one connection's, so that a scan
-// brings more than one message when a worker claims them one by one. What is missing at the least comes free
-// when its window ends.
+// brings more than one message when a worker claims them one by one. A worker is not idle until then: it has
+// the rest unclaimed, and what it leaves so comes free when its hold ends.
 func (c *Core) refill(k kind) int { return max(1, c.slots(k)/8) }
 
 func (c *Core) unpark(nowMs int64, l *lane) {

@@ -4,10 +4,12 @@ package deliver
 type Limits struct {
 	// MaxConnections is the largest number of streams in all. Default 1,000.
 	MaxConnections int
-	// MaxExecutes is how many executes one connection may have been handed that are neither claimed nor
-	// reported as delivered. Default 256.
+	// MaxExecutes is how many executes one connection may have been handed that are not claimed. An
+	// execute counts until its task is claimed, halted or settled (HintClaimed), is queued again because its
+	// retry has come, or has been held for HoldMs. Default 256.
 	MaxExecutes int
-	// MaxUnblocks is the same for unblocks, which nobody claims: each stays for the window. Default 4,096.
+	// MaxUnblocks is the same for unblocks, which nobody claims: each counts until it is reported as
+	// delivered, a window after it was flushed. Default 4,096.
 	MaxUnblocks int
 	// BufferBytes bounds what waits for one connection's writer: a connection that holds as much takes no
 	// further message, so it holds at most one message more. Default 256 KiB.
@@ -24,6 +26,11 @@ type Limits struct {
 	// GatherMs is how much longer a delivered message waits for company, so that one transaction reports
 	// many. Default 50.
 	GatherMs int64
+	// HoldMs is how long after its report an unclaimed execute counts in MaxExecutes, if no hint says
+	// earlier that it was claimed or queued again. It should be the time after which tasks are
+	// dispatched again: shorter, and a worker that claims nothing is handed more; longer, and slots stay
+	// taken after a hint was lost. Default 30,000.
+	HoldMs int64
 	// PollMs is the longest time between two scans of a destination that has a connection. Default 1,000.
 	PollMs int64
 	// CallTimeoutMs is the deadline of one call to the Outbox. Default 5,000.
@@ -60,6 +67,7 @@ func (l Limits) withDefaults() Limits {
 	orInt(&l.MaxHints, 16384)
 	orMs(&l.WindowMs, 1000)
 	orMs(&l.GatherMs, 50)
+	orMs(&l.HoldMs, 30_000)
 	orMs(&l.PollMs, 1000)
 	orMs(&l.CallTimeoutMs, 5000)
 	return l

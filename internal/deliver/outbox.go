@@ -73,7 +73,7 @@ const (
 // the implementation sets it aside and leaves it out, so that it holds up nobody else.
 //
 // While delivery in a workspace is paused (debug.start), pages and checks of it are empty and reports change
-// nothing. What was in flight is forgotten then, and found again by a scan after the pause.
+// nothing. What was in flight ends as if it had been delivered, and is found again by a scan after the pause.
 type Outbox interface {
 	// Executes returns queued executes of one destination, in key order, strictly after the cursor ("" is
 	// the start). Each was true of its task's record in the snapshot that was read: the task viewed
@@ -103,14 +103,16 @@ type Outbox interface {
 }
 
 // Hints is what the engine tells delivery after a commit. Deliverer implements it. None of the methods
-// blocks, each may be called from any goroutine, and each may lose what it is told: what is lost is found by
-// the next scan, at most a poll interval later.
+// blocks, each may be called from any goroutine, and each may lose what it is told: a message whose hint is
+// lost is found by the next scan that its workers have room for.
 type Hints interface {
 	// HintExecute says that a commit has just queued e, anew or into an entry that was there already.
 	// Addresses of other schemes than poll are ignored.
 	HintExecute(e Execute)
-	// HintClaimed says that the queued execute of a task at this version is gone: the task was claimed
-	// (version is the one the claimant presented), halted or settled.
+	// HintClaimed says that a task at this version is pending no longer: it was claimed (version is the one
+	// the claimant presented), halted or settled. It comes also for a task whose execute was delivered, and so
+	// is not queued: a worker's slot is taken until then (Limits.MaxExecutes). One that is lost costs that slot for
+	// Limits.HoldMs.
 	HintClaimed(workspace, id string, version int64)
 	// HintUnblock says that a commit has just queued this unblock.
 	HintUnblock(workspace string, ref UnblockRef)

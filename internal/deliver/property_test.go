@@ -80,6 +80,7 @@ func newWorld(t *rapid.T) *world {
 		BufferBytes:    rapid.SampledFrom([]int{1, 600, 1 << 20}).Draw(t, "BufferBytes"),
 		WriteBytes:     rapid.SampledFrom([]int{1, 1 << 20}).Draw(t, "WriteBytes"),
 		MaxHints:       rapid.SampledFrom([]int{2, 1000}).Draw(t, "MaxHints"),
+		HoldMs:         rapid.SampledFrom([]int64{200, 3000}).Draw(t, "HoldMs"),
 	}
 	return &world{t: t, core: NewCore(l), box: newMemOutbox(), nowMs: 1, limit: l.withDefaults(),
 		sends: map[string][]*send{}, late: map[string]bool{}, listeners: map[string]string{}}
@@ -370,6 +371,47 @@ func (w *world) work(*rapid.T) {
 	}
 }
 
+func (w *world) reachable(address string) bool {
+	return slices.ContainsFunc(w.conns, func(p *peer) bool { return mayTake(p, address) })
+}
+
+// idle reports whether nothing is left to deliver and nothing in flight.
+func (w *world) idle() bool {
+	for _, q := range w.box.executes {
+		if w.reachable(q.address) {
+			return false
+		}
+	}
+	for k := range w.box.unblocks {
+		if w.reachable(k.address) {
+			return false
+		}
+	}
+	return len(w.core.flights[0])+len(w.core.flights[1]) == 0
+}
+
+// checkSlots complains if a worker has more unclaimed executes than it may. Not counted are those whose
+// hold may be over, and those whose dispatch is in doubt for a late hint and may be begun anew.
+func (w *world) checkSlots() {
+	unclaimed := map[*peer]int{}
+	for _, x := range w.tasks {
+		key := w.dispatchKey(x)
+		sends := w.sends[key]
+		if !x.pending || len(sends) == 0 {
+			continue
+		}
+		s := sends[len(sends)-1]
+		delivered := s.flushMs > 0 && s.flushMs+w.limit.WindowMs <= w.nowMs
+		over := delivered && s.flushMs+w.limit.WindowMs+w.limit.HoldMs <= w.nowMs
+		if s.to.closedMs > 0 || over || delivered && w.late[key] {
+			continue
+		}
+		if unclaimed[s.to]++; unclaimed[s.to] > w.limit.MaxExecutes {
+			w.t.Fatalf("%s/%s has %d unclaimed executes, limit %d", s.to.group, s.to.pid, unclaimed[s.to], w.limit.MaxExecutes)
+		}
+	}
+}
+
 // settle lets everything come to rest and complains about what can be delivered and was not.
 func (w *world) settle() {
 	for _, p := range slices.Clone(w.conns) { // a write may have failed for lack of a flush
@@ -385,25 +427,24 @@ func (w *world) settle() {
 		}
 		w.core.Done(w.nowMs, o.job, o.result)
 	}
-	// The longest that it may take: backoff, then each message a window after the one before it.
+	// The longest that it may take: backoff, then each message a window and a hold after the one before it.
 	messages := len(w.box.executes) + len(w.box.unblocks)
-	for end := w.nowMs + 2*backoffMsMax + int64(messages+2)*2*w.limit.WindowMs; w.nowMs < end; w.nowMs += 100 {
+	end := w.nowMs + 2*backoffMsMax + int64(messages+2)*(2*w.limit.WindowMs+w.limit.HoldMs)
+	for ; w.nowMs < end && !w.idle(); w.nowMs += 100 {
 		w.work(nil)
 		for _, p := range w.conns {
 			w.write(p)
 			w.flushed(p)
 		}
-	}
-	reachable := func(address string) bool {
-		return slices.ContainsFunc(w.conns, func(p *peer) bool { return mayTake(p, address) })
+		w.checkSlots()
 	}
 	for k, q := range w.box.executes {
-		if reachable(q.address) {
+		if w.reachable(q.address) {
 			w.t.Fatalf("%s for %s was not delivered", k.id, q.address)
 		}
 	}
 	for k := range w.box.unblocks {
-		if reachable(k.address) {
+		if w.reachable(k.address) {
 			w.t.Fatalf("%s for %s was not delivered", k.id, k.address)
 		}
 	}
@@ -414,8 +455,8 @@ func (w *world) settle() {
 
 // Whatever workers, clients and the store do: a message goes only to whom it is for; it is not sent again
 // while it is on its way or after it was delivered, unless its stream broke in time or it was dispatched
-// anew; it is reported only if it was delivered; no limit is passed; and in the end nothing is left that
-// could have been delivered.
+// anew; it is reported only if it was delivered; no limit is passed, and no worker has more unclaimed executes than
+// it may at any time; and in the end nothing is left that could have been delivered.
 func TestDeliveryProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -439,7 +480,10 @@ func TestDeliveryProperties(t *testing.T) {
 			"step2":   w.step,
 			"step3":   w.step,
 			"work":    w.work,
-			"":        func(t *rapid.T) { checkCore(t, w.core) },
+			"": func(t *rapid.T) {
+				checkCore(t, w.core)
+				w.checkSlots()
+			},
 		})
 		w.settle()
 	})

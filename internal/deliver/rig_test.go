@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"abide/protocol"
@@ -96,6 +98,28 @@ func (r *rig) queueAndHint(id string, version int64, address string) {
 	r.core.HintExecute(r.nowMs, r.queue(id, version, address))
 }
 
+// claimAll claims the tasks among what a worker has read.
+func (r *rig) claimAll(got []string) {
+	for _, m := range got {
+		if id, version, ok := splitAt(m); ok {
+			r.claim(id, version)
+		}
+	}
+}
+
+// claim claims one task, with its hint.
+func (r *rig) claim(id string, version int64) {
+	r.box.claim("w", id)
+	r.core.HintClaimed(r.nowMs, "w", id, version)
+}
+
+// splitAt takes apart what read returns for an execute.
+func splitAt(m string) (id string, version int64, ok bool) {
+	id, text, ok := strings.Cut(m, "@")
+	version, _ = strconv.ParseInt(text, 10, 64)
+	return id, version, ok
+}
+
 func (r *rig) queueUnblock(id, address string) UnblockRef {
 	r.box.queueUnblock(Unblock{"w", id, address, protocol.Promise{ID: id, State: protocol.Resolved}})
 	return UnblockRef{id, address}
@@ -117,7 +141,7 @@ type fataler interface {
 // checkCore recomputes what the core keeps in step.
 func checkCore(t fataler, c *Core) {
 	t.Helper()
-	var held [kinds]int
+	var used [kinds]int
 	for i, cn := range c.order {
 		if i > 0 && c.order[i-1].id >= cn.id {
 			t.Fatalf("connections are out of order at %d", i)
@@ -127,13 +151,13 @@ func checkCore(t fataler, c *Core) {
 		}
 		checkConn(t, c, cn)
 		for k := range kinds {
-			held[k] += cn.held[k]
+			used[k] += cn.used[k]
 		}
 	}
 	pools := checkPools(t, c)
 	for k := range kinds {
-		if c.checks[k].n > len(c.flights[k]) || held[k] > len(c.flights[k]) {
-			t.Fatalf("more of kind %d queued (%d) or held (%d) than in flight (%d)", k, c.checks[k].n, held[k], len(c.flights[k]))
+		if c.checks[k].n > len(c.flights[k]) || used[k] > len(c.flights[k]) {
+			t.Fatalf("more of kind %d queued (%d) or with a slot (%d) than in flight (%d)", k, c.checks[k].n, used[k], len(c.flights[k]))
 		}
 		for i, l := range c.lanes[k] {
 			if l.pos != i || l.state != laneScheduled {
@@ -148,6 +172,13 @@ func checkCore(t fataler, c *Core) {
 	for f := c.window.front; f != nil; f = f.links[linkQueue].next {
 		if f.untilMs < until || f.state != flushed {
 			t.Fatalf("window out of order: %d after %d", f.untilMs, until)
+		}
+		until = f.untilMs
+	}
+	until = 0
+	for f := c.holding.front; f != nil; f = f.links[linkQueue].next {
+		if f.untilMs < until || f.state != held || f.kind != kindExecute || f.conn == nil || f.links[linkConn].list != &f.conn.flights {
+			t.Fatalf("%v is held until %d after %d, in state %d, by %v", f.key(), f.untilMs, until, f.state, f.conn)
 		}
 		until = f.untilMs
 	}
@@ -174,15 +205,15 @@ func checkConn(t fataler, c *Core, cn *conn) {
 			t.Fatalf("%v in the buffer of connection %d is astray", f.key(), cn.id)
 		}
 	}
-	if slots != cn.held || outBytes != cn.outBytes {
-		t.Fatalf("connection %d counts %v slots and %d bytes, holds %v and %d", cn.id, cn.held, cn.outBytes, slots, outBytes)
+	if slots != cn.used || outBytes != cn.outBytes {
+		t.Fatalf("connection %d counts %v slots and %d bytes, holds %v and %d", cn.id, cn.used, cn.outBytes, slots, outBytes)
 	}
 	if outBytes-last >= c.limits.BufferBytes {
 		t.Fatalf("connection %d buffers %d bytes, the last message %d, limit %d", cn.id, outBytes, last, c.limits.BufferBytes)
 	}
 	for k := range kinds {
-		if cn.held[k] > c.slots(k) {
-			t.Fatalf("connection %d holds %d messages of kind %d, limit %d", cn.id, cn.held[k], k, c.slots(k))
+		if cn.used[k] > c.slots(k) {
+			t.Fatalf("connection %d holds %d messages of kind %d, limit %d", cn.id, cn.used[k], k, c.slots(k))
 		}
 	}
 }

@@ -5,9 +5,12 @@ type MessageStats struct {
 	Sent      uint64 // flushed to a stream
 	Claimed   uint64 // executes whose claim came before their report
 	Delivered uint64 // reported to the outbox
+	Late      uint64 // executes whose claim came after it
+	Expired   uint64 // executes that were held for Limits.HoldMs without a claim
 	Resent    uint64 // taken back from a stream that broke too early
-	GivenUp   uint64 // forgotten after reports that failed
-	InFlight  int    // now
+	GivenUp   uint64 // not reported, because that failed too often
+	InFlight  int    // now, with those held
+	Held      int    // now: executes that were reported and are not claimed
 }
 
 // GroupStats is one group that has connections.
@@ -15,7 +18,7 @@ type GroupStats struct {
 	Workspace   string
 	Group       string
 	Connections int
-	Executes    int // slots in use
+	Executes    int // slots in use, also by those held
 	Unblocks    int
 }
 
@@ -41,6 +44,7 @@ func (c *Core) Stats() Stats {
 	for k := range kinds {
 		s.Messages[k].InFlight = len(c.flights[k])
 	}
+	s.Messages[kindExecute].Held = c.holding.n
 	s.Connections = len(c.order)
 	at := map[*group]int{}
 	for _, cn := range c.order {
@@ -51,8 +55,8 @@ func (c *Core) Stats() Stats {
 			s.Groups = append(s.Groups, GroupStats{Workspace: cn.group.key.workspace, Group: cn.group.key.name})
 		}
 		s.Groups[i].Connections++
-		s.Groups[i].Executes += cn.held[kindExecute]
-		s.Groups[i].Unblocks += cn.held[kindUnblock]
+		s.Groups[i].Executes += cn.used[kindExecute]
+		s.Groups[i].Unblocks += cn.used[kindUnblock]
 	}
 	return s
 }

@@ -135,7 +135,7 @@ func TestWholeWorkspaceWaitsForAnybody(t *testing.T) {
 	r.queue("late", 0, "poll://any@w/poll") // its hint is lost
 	for range 5 {
 		r.pass(1100)
-		r.read(a)
+		r.claimAll(r.read(a))
 	}
 	if e, u := r.box.left(); e+u != 0 {
 		t.Errorf("%d executes and %d unblocks left", e, u)
@@ -168,12 +168,12 @@ func TestCopiesAreNotTracked(t *testing.T) {
 	if len(woken) != 3 {
 		t.Errorf("%d writers were woken, want 3", len(woken))
 	}
-	held := 0
+	used := 0
 	for _, g := range r.core.Stats().Groups {
-		held += g.Unblocks
+		used += g.Unblocks
 	}
-	if held != 1 {
-		t.Errorf("%d slots in use, want 1", held)
+	if used != 1 {
+		t.Errorf("%d slots in use, want 1", used)
 	}
 	for _, id := range []ConnID{a, b, d} {
 		r.want(r.read(id), "unblock p")
@@ -199,7 +199,7 @@ func TestBrokenStreamsOfAWholeWorkspace(t *testing.T) {
 		r.core.HintUnblock(r.nowMs, "w", r.queueUnblock("p", "poll://uni@w/poll"))
 		r.work()
 		holder, others := a, []ConnID{b, d}
-		if r.core.conns[a].held[kindUnblock] != 1 {
+		if r.core.conns[a].used[kindUnblock] != 1 {
 			t.Fatal("the first in turn does not have it")
 		}
 		r.want(r.read(a), "unblock p")
