@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"abide/internal/store"
 	"abide/kv"
 	"abide/protocol"
 )
@@ -217,16 +218,16 @@ func TestSnap(t *testing.T) {
 // A reset removes everything of its workspace and nothing of another's.
 func TestReset(t *testing.T) {
 	f, _ := newHooked(t)
-	fill := func(workspace string) {
+	fill := func(workspace string, objects, idBytes int) {
 		wide := tags(protocol.TagTarget, "poll://any@"+strings.Repeat("g", 1000))
 		for i := range 40 {
 			wide = wide.With(fmt.Sprintf("k%02d", i), "v")
 		}
-		for i := range 130 {
-			id := fmt.Sprintf("%0*d", protocol.MaxIDBytes, i)
+		for i := range objects {
+			id := fmt.Sprintf("%0*d", idBytes, i)
 			f.in(workspace, 200, &protocol.PromiseCreate{ID: id, TimeoutAt: far, Tags: wide.With(protocol.TagBranch, id).With(protocol.TagOrigin, "o")})
 		}
-		f.in(workspace, 200, &protocol.PromiseCreate{ID: "big", TimeoutAt: far, Param: protocol.MakeValue(nil, strings.Repeat("x", 1<<20))})
+		f.in(workspace, 200, &protocol.PromiseCreate{ID: "big", TimeoutAt: far, Param: protocol.MakeValue(nil, strings.Repeat("x", 70_000))})
 		for i := range 300 {
 			f.in(workspace, 200, &protocol.PromiseRegisterListener{Awaited: "big", Address: fmt.Sprint("poll://uni@g/", i)})
 		}
@@ -236,8 +237,8 @@ func TestReset(t *testing.T) {
 				PromiseParam: protocol.MakeValue(nil, strings.Repeat("x", 2000))})
 		}
 	}
-	fill(strings.Repeat("w", protocol.MaxWorkspaceBytes))
-	fill("other")
+	fill(strings.Repeat("w", protocol.MaxWorkspaceBytes), 110, protocol.MaxIDBytes)
+	fill("other", 10, 8)
 	other := string(f.in("other", 200, &protocol.DebugSnap{}).Body.AppendJSON(nil))
 	f.in(strings.Repeat("w", protocol.MaxWorkspaceBytes), 200, &protocol.DebugReset{})
 	f.check()
@@ -245,10 +246,12 @@ func TestReset(t *testing.T) {
 		t.Error("a reset changed another workspace")
 	}
 	f.in("other", 200, &protocol.DebugReset{})
-	for _, kind := range []string{"object", "branch", "waiter", "drain", "chunk", "unblock", "origin", "timer", "lease", "execute",
-		"unblock entry", "open task", "tag", "many tags", "schedule", "schedule chunk", "debug clock"} {
-		if n := len(f.rows(kind)); n != 0 {
-			t.Errorf("%d rows of kind %s are left", n, kind)
+	tally, err := store.Check(context.Background(), f.store, f.layout, f.Now(), func(p store.Problem) { t.Error(p) })
+	for kind, n := range tally {
+		switch kind {
+		case "format", "server", "workspace", "journal entry", "journal floor":
+		default:
+			t.Errorf("%d rows of kind %s are left, %v", n, kind, err)
 		}
 	}
 	f.in("other", 200, &protocol.PromiseCreate{ID: "big", TimeoutAt: far})
