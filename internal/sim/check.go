@@ -15,9 +15,9 @@ import (
 
 const (
 	// inspectEvery is how many events pass between two inspections of the whole store.
-	inspectEvery = 1500
+	inspectEvery = 2500
 	// watchEvery is how often it is looked whether everything has come to its end.
-	watchEvery = 500 * time.Millisecond
+	watchEvery = time.Second
 	// patience is how long after the calm everything must have come to its end. A pass of the timer loop comes once a
 	// second at least, so this bounds the passes as well.
 	patience = 3 * time.Minute

@@ -60,11 +60,11 @@ func (o *operator) look() {
 	nobody := func(protocol.Reply, bool) {}
 	switch o.looks % 6 {
 	case 0:
-		o.walk(&protocol.PromiseSearch{State: protocol.Pending, Limit: 7}, "")
+		o.walk(&protocol.PromiseSearch{State: protocol.Pending, Limit: 20}, "")
 	case 1:
-		o.walk(&protocol.PromiseSearch{Tags: protocol.Tags{}.With(protocol.TagOrigin, id), Limit: 5}, "")
+		o.walk(&protocol.PromiseSearch{Tags: protocol.Tags{}.With(protocol.TagOrigin, id), Limit: 10}, "")
 	case 2:
-		o.walk(&protocol.TaskSearch{State: protocol.TaskSuspended, Limit: 5}, "")
+		o.walk(&protocol.TaskSearch{State: protocol.TaskSuspended, Limit: 10}, "")
 	case 3:
 		w.send(o.pid, &protocol.PromiseGet{ID: id}, nobody)
 	case 4:
@@ -72,7 +72,7 @@ func (o *operator) look() {
 	case 5:
 		w.send(o.pid, &protocol.ScheduleSearch{Limit: 10}, nobody)
 	}
-	w.after(between(w.play, 50*time.Millisecond, 600*time.Millisecond), o.look)
+	w.after(between(w.play, 50*time.Millisecond, time.Second), o.look)
 }
 
 // walk reads a search to its end, page by page. Ids ascend through all pages.

@@ -14,6 +14,8 @@ import (
 const (
 	retryTimeout = 4 * time.Second
 	pollInterval = time.Second
+	// sweepEvery is how often the slow sweep takes a page. The real one takes one a second.
+	sweepEvery = 3 * time.Second
 	// restartPause is how long a server that could not start waits before it is started again.
 	restartPause = 500 * time.Millisecond
 	// passPause is the pause of a loop after a failed pass.
@@ -101,7 +103,7 @@ func (s *server) boot() {
 	s.detach = e.Attach(s)
 	s.up = true
 	s.planTimers(0)
-	w.after(time.Second, func() { s.sweep(life) })
+	w.after(sweepEvery, func() { s.sweep(life) })
 	for cl := range deliver.Classes {
 		s.planClass(cl, 0)
 	}
@@ -173,7 +175,7 @@ func (s *server) sweep(life int) {
 	if err != nil {
 		s.world.log("sweep: %v", err)
 	}
-	s.world.after(time.Second, func() { s.sweep(life) })
+	s.world.after(sweepEvery, func() { s.sweep(life) })
 }
 
 // planClass plans the next round of one of delivery's loops.
