@@ -55,6 +55,7 @@ type history struct {
 	answers map[string]protocol.Promise
 	rows    map[string][]byte // object records as stored after the last operation
 	steps   []recorded
+	crowded bool // there has been a crowd: one is enough, its messages stay for good
 }
 
 // recorded is one operation as it was done.
@@ -117,6 +118,8 @@ func (h *history) operate() {
 			})
 			return answer
 		}
+	case n < 29 && !h.crowded:
+		step.name, step.do = h.crowd()
 	default:
 		req := h.request()
 		step.name = fmt.Sprintf("%s %+v", req.Kind(), req)
@@ -171,6 +174,25 @@ func (h *history) internal() (string, func(w *world) string) {
 	return fmt.Sprintf("%s %q", timerNames[t.kind], t.id), func(w *world) string {
 		did, more := w.fire(t)
 		return fmt.Sprint(did, more)
+	}
+}
+
+// crowd is so many listeners at once on one promise that its settlement leaves a drain obligation.
+func (h *history) crowd() (string, func(w *world) string) {
+	id := h.id()
+	h.crowded = true
+	return fmt.Sprintf("crowd on %q", id), func(w *world) (answer string) {
+		w.update(func(op *machine.Op) error {
+			for i := range 270 {
+				reply, err := op.Apply(&protocol.PromiseRegisterListener{Awaited: id, Address: fmt.Sprint("poll://uni@crowd/", i)})
+				if err != nil {
+					return err
+				}
+				answer = fmt.Sprint(reply.Status, " ", reply.Message)
+			}
+			return nil
+		})
+		return answer
 	}
 }
 
