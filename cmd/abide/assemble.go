@@ -45,6 +45,8 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 	s.engine, err = engine.Open(ctx, store, engine.Options{
 		RetryTimeoutMs: int64(o.settings.TasksRetryTimeout),
 		PollIntervalMs: int64(o.settings.TimeoutsPollInterval),
+		JournalAgeMs:   int64(o.settings.JournalRetentionAge),
+		JournalEntries: int64(o.settings.JournalRetentionEntries),
 		Log:            logger,
 	})
 	if err != nil {

@@ -15,16 +15,18 @@ import (
 // Exit codes of every subcommand.
 const (
 	exitOK      = 0
-	exitFailure = 1 // it was understood and failed: one line "Fatal: <reason>"
+	exitFailure = 1 // it was understood and failed: one line "Fatal: <reason>"; or abide check has found something
 	exitUsage   = 2 // an unknown flag or subcommand, a bad value: nothing was started
 )
 
 // commands is the whole command line. The order is that of the help.
 type commands struct {
-	Serve   serveCommand   `cmd:"" help:"Run the server. Data is kept in abide.db unless told otherwise."`
-	Dev     devCommand     `cmd:"" help:"Run a server for development on this machine: loopback only, data in .abide/, debug requests allowed."`
-	Bench   benchCommand   `cmd:"" help:"Measure a server and print one JSON object. It counts and times; it asserts nothing."`
-	Version versionCommand `cmd:"" help:"Print what this binary is."`
+	Serve    serveCommand    `cmd:"" help:"Run the server. Data is kept in abide.db unless told otherwise."`
+	Dev      devCommand      `cmd:"" help:"Run a server for development on this machine: loopback only, data in .abide/, debug requests allowed."`
+	Check    checkCommand    `cmd:"" help:"Check the data file of a server that does not run, from end to end; on request, repair its indexes."`
+	Bench    benchCommand    `cmd:"" help:"Measure a server and print one JSON object. It counts and times; it asserts nothing."`
+	Simulate simulateCommand `cmd:"" help:"Run whole servers, workers and faults in simulated time, many seeds, and check everything they answer."`
+	Version  versionCommand  `cmd:"" help:"Print what this binary is."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version and exit."`
 }
@@ -106,6 +108,8 @@ func report(stderr io.Writer, err error) int {
 		fmt.Fprintf(stderr, "abide: %v\n", err)
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "Fatal: %v\n", err)
+	if !errors.Is(err, errFindings) {
+		fmt.Fprintf(stderr, "Fatal: %v\n", err)
+	}
 	return exitFailure
 }

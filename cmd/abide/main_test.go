@@ -47,7 +47,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "serve", "dev", "bench", "version"} {
+	for _, command := range []string{"", "serve", "dev", "check", "bench", "version"} {
 		args := append(strings.Fields(command), "--help")
 		r := runWith(nil, args...)
 		if r.code != exitOK || r.stderr != "" {

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"abide/internal/journal"
 )
 
 // storageTypes are the engines that this binary contains.
@@ -34,6 +36,9 @@ type serverSettings struct {
 	MessagesPollInterval milliseconds `setting:"messages.poll_interval" default:"1s" placeholder:"DURATION" help:"Longest sleep between two looks for undelivered messages. Messages are sent when they are committed; this only bounds a missed wake-up."`
 	MessagesBatchSize    int          `setting:"messages.batch_size" default:"100" placeholder:"N" help:"Accepted, without effect: the server sizes its reads itself."`
 
+	JournalRetentionAge     milliseconds `setting:"journal.retention_age" default:"7d" placeholder:"DURATION" help:"How long entries of the journal, which records every change of state, are kept."`
+	JournalRetentionEntries int          `setting:"journal.retention_entries" default:"1000000" placeholder:"N" help:"How many entries of the journal are kept for each workspace, whatever their age; about 150 bytes of disk each."`
+
 	TransportsHTTPPollMaxConnections int `setting:"transports.http_poll.max_connections" name:"transports-http-poll-max-connections" default:"1000" placeholder:"N" help:"Worker streams that may be open at once."`
 	TransportsHTTPPollBufferSize     int `setting:"transports.http_poll.buffer_size" name:"transports-http-poll-buffer-size" default:"256" placeholder:"N" help:"Tasks that one stream is handed before its worker claims some of them; more than 256 count as 256."`
 }
@@ -53,6 +58,7 @@ func (s *serverSettings) Validate() error {
 	}{
 		{"server-port", s.ServerPort, 0, 65535},
 		{"messages-batch-size", s.MessagesBatchSize, 1, maxBatchSize},
+		{"journal-retention-entries", s.JournalRetentionEntries, 1, journal.MaxEntries},
 		{"transports-http-poll-max-connections", s.TransportsHTTPPollMaxConnections, 1, maxPollConnections},
 		{"transports-http-poll-buffer-size", s.TransportsHTTPPollBufferSize, 1, maxPollBuffer},
 	}
@@ -70,6 +76,7 @@ func (s *serverSettings) Validate() error {
 		{"tasks-lease-timeout", s.TasksLeaseTimeout},
 		{"timeouts-poll-interval", s.TimeoutsPollInterval},
 		{"messages-poll-interval", s.MessagesPollInterval},
+		{"journal-retention-age", s.JournalRetentionAge},
 	}
 	for _, span := range spans {
 		if span.value < 1 {
