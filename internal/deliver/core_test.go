@@ -250,3 +250,30 @@ func TestHintDuringACheckThatSaysYes(t *testing.T) {
 	r.pass(2000)
 	r.want(r.read(a))
 }
+
+func TestClaimBeforeTheMessageIsWritten(t *testing.T) {
+	for _, stage := range []string{"waiting", "checking", "buffered"} {
+		r := newRig(t, Limits{MaxExecutes: 1})
+		a := r.connect("w", "g", "a")
+		r.work()
+		r.queueAndHint("t", 0, "poll://any@g")
+		var j *Job
+		var answer Result
+		if stage != "waiting" {
+			j = r.core.Take(r.nowMs, CheckExecutes)
+			answer = j.Run(context.Background(), r.box)
+		}
+		if stage == "buffered" {
+			r.core.Done(r.nowMs, j, answer)
+		}
+		r.claim("t", 0)
+		if stage == "checking" {
+			r.core.Done(r.nowMs, j, answer)
+		}
+		r.work()
+		r.want(r.read(a))
+		if s := r.core.Stats().Messages[kindExecute]; s.InFlight != 0 || r.core.conns[a].used[kindExecute] != 0 {
+			t.Errorf("%s: stats %+v", stage, s)
+		}
+	}
+}
