@@ -38,6 +38,22 @@ test: ## Run all Go tests, the repository's own rules included
 race: ## Run the tests of what is concurrent under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short $(RACE_PACKAGES)
 
+# Crashes, kills and losses of power a thousand times each, random histories ten times as long: about an hour. A
+# test asks for ABIDE_LONG to know that it may.
+LONG_PACKAGES ?= ./kv/... ./internal/...
+.PHONY: long
+long: signal-free ## Run the long variants of the tests, and everything without signals
+	ABIDE_LONG=1 $(GO) test -timeout 3h $(LONG_PACKAGES)
+
+# The suites above the contract, and the server under a real SDK, with a store that never signals. Left out are the
+# tests that are about being woken early.
+SIGNALS_TESTED = ^(TestArmedTimerWakesTheLoop|TestPausedWorkspace|TestPoisonedStepHoldsUpNobody|TestCommitsHintDelivery|TestBenchWithItsOwnServer)$$
+.PHONY: signal-free
+signal-free: ## Check that everything still happens, later, when every signal is dropped
+	$(GO) test -tags dropsignals -skip '$(SIGNALS_TESTED)' ./internal/machine ./internal/store ./internal/engine ./internal/deliver ./internal/api ./internal/crash ./cmd/abide
+	CGO_ENABLED=0 $(GO) build -trimpath -tags dropsignals -o bin/abide-signal-free ./cmd/abide
+	E2E_PATIENCE=4 E2E_SERVER=$(CURDIR)/bin/abide-signal-free ./e2e/run --suite typescript-0.11.5
+
 .PHONY: e2e
 e2e: ## Run the end-to-end suite with the real SDKs (needs npm and Python 3.12)
 	./e2e/run

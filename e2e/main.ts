@@ -4,7 +4,7 @@
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { Child } from "./harness/processes.ts";
-import type { Report } from "./harness/scenarios.ts";
+import { PATIENCE, type Report } from "./harness/scenarios.ts";
 
 const usage = `usage: e2e/run [--suite NAME]... [--only PATTERN] [--seed N] [--kills SERVER,WORKER,BOTH] [--transfers N]
 
@@ -103,13 +103,14 @@ async function runSuite(suite: Suite, tally: Tally): Promise<void> {
       }
     },
   });
-  const timer = setTimeout(() => child.kill(), suite.timeoutMs);
+  const limitMs = suite.timeoutMs * PATIENCE;
+  const timer = setTimeout(() => child.kill(), limitMs);
   const begin = performance.now();
   const { code, signal } = await child.ended;
   clearTimeout(timer);
-  const tookTooLong = performance.now() - begin >= suite.timeoutMs;
+  const tookTooLong = performance.now() - begin >= limitMs;
   if (code !== 0 || !done) {
-    const how = tookTooLong ? `was not done after ${suite.timeoutMs} ms` : `ended with code ${code}, signal ${signal}`;
+    const how = tookTooLong ? `was not done after ${limitMs} ms` : `ended with code ${code}, signal ${signal}`;
     fail(open ?? "(between scenarios)", `the suite's process ${how}`, child.lines.slice(-60));
   }
 }

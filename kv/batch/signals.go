@@ -42,7 +42,7 @@ func (s *subscribers) remove(id int) {
 
 // send gives the signals of one commit to everybody.
 func (s *subscribers) send(signals []kv.Signal) {
-	if len(signals) == 0 {
+	if dropSignals || len(signals) == 0 {
 		return
 	}
 	s.mu.Lock()

@@ -3,6 +3,7 @@ package sqlitekv
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -14,18 +15,12 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	const faultyName = "conformance"
-	disk := &faults{}
-	base, ok := vfs.Find("os").(vfs.VFSFilename)
-	if !ok {
-		t.Fatal("the system's files cannot be opened by name")
-	}
-	vfs.Register(faultyName, bufferedWALs{faultyVFS{base, disk}})
-	defer vfs.Unregister(faultyName)
-
 	for name, twice := range map[string]bool{"once": false, "closures run twice": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of the time they wait for the disk
 			var path string
+			disk := &faults{}
+			faultyName := registerFaulty(t, name, disk)
 			open := func(t testing.TB, c kvtest.Config) kv.Store {
 				opt := Options{Path: path, Keys: c.Keys, Now: c.Now, RunTwice: twice}
 				if opt.Now == nil {
@@ -53,6 +48,7 @@ func TestConformance(t *testing.T) {
 						}
 					})
 				},
+				Operations: 2000,
 			}
 			if os.Getenv("ABIDE_LONG") == "1" {
 				h.Operations, h.Seed = 100_000, 1000
@@ -60,4 +56,17 @@ func TestConformance(t *testing.T) {
 			kvtest.Run(t, h)
 		})
 	}
+}
+
+// registerFaulty makes a VFS whose files can be made to fail and returns its name for a URI.
+func registerFaulty(t *testing.T, name string, f *faults) string {
+	t.Helper()
+	base, ok := vfs.Find("os").(vfs.VFSFilename)
+	if !ok {
+		t.Fatal("the system's files cannot be opened by name")
+	}
+	name = "conformance-" + strings.ReplaceAll(name, " ", "-")
+	vfs.Register(name, bufferedWALs{faultyVFS{base, f}})
+	t.Cleanup(func() { vfs.Unregister(name) })
+	return name
 }

@@ -184,21 +184,15 @@ func (f *diskFile) Sync(vfs.SyncFlag) error { // the real one would only cost ti
 	return err
 }
 
-// register makes the disk a VFS; with the log buffered as in production, or not.
-func (d *disk) register(t *testing.T, buffered bool) (name string) {
-	t.Helper()
-	base, ok := vfs.Find("os").(vfs.VFSFilename)
-	if !ok {
-		t.Fatal("the system's files cannot be opened by name")
-	}
-	d.VFSFilename = base
+// register makes the disk a VFS until it is unregistered; with the log buffered as in production, or not.
+func (d *disk) register(buffered bool) (name string) {
+	d.VFSFilename = vfs.Find("os").(vfs.VFSFilename)
 	name = fmt.Sprintf("disk%p", d)
 	if buffered {
 		vfs.Register(name, bufferedWALs{d})
 	} else {
 		vfs.Register(name, d)
 	}
-	t.Cleanup(func() { vfs.Unregister(name) })
 	return name
 }
 
@@ -217,8 +211,7 @@ func (f *lazyFile) Sync(vfs.SyncFlag) error        { return nil }
 
 var registerLazy = sync.OnceValue(func() string {
 	const name = "lazy"
-	base, _ := vfs.Find("os").(vfs.VFSFilename)
-	vfs.Register(name, bufferedWALs{lazyVFS{base}})
+	vfs.Register(name, bufferedWALs{lazyVFS{vfs.Find("os").(vfs.VFSFilename)}})
 	return name
 })
 

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ncruces/go-sqlite3/vfs"
+
 	"abide/kv"
 )
 
@@ -50,8 +52,9 @@ func crashes(t *testing.T, seed uint64, path string, h hazard, most int) ([]cras
 	told := &ledger{denied: map[int64]bool{}}
 	var found []crash
 	d := &disk{rand: rand.New(rand.NewPCG(seed, 3)), files: map[string]*diskContent{}, moment: func() {}}
-	// Gathering the log is right under FULL only.
-	s, err := Open(Options{Path: path, vfs: d.register(t, h.weaker == 0), walPages: 40, CacheBytes: 400 << 10, weaker: h.weaker})
+	name := d.register(h.weaker == 0) // gathering the log is right under FULL only
+	defer vfs.Unregister(name)
+	s, err := Open(Options{Path: path, vfs: name, walPages: 40, CacheBytes: 400 << 10, weaker: h.weaker})
 	if err != nil {
 		t.Fatal(err)
 	}
