@@ -135,51 +135,59 @@ func testBank(f *fixture) {
 	f.view(func(s kv.Snapshot) error { _, err := count(s); return err })
 }
 
+// sight is what one snapshot saw.
+type sight struct {
+	bound         kv.Position
+	keys, entries map[string]bool
+}
+
+func (f *fixture) look() (sight, error) {
+	seen := sight{keys: map[string]bool{}, entries: map[string]bool{}}
+	err := f.Store.View(context.Background(), func(s kv.Snapshot) error {
+		keys, err := s.Scan(everything, kv.MaxScanRows)
+		entries, journalErr := s.Journal([]byte("p"), kv.EntryPosition{}, kv.MaxScanRows)
+		for _, e := range keys {
+			seen.keys[string(e.Key)] = true
+		}
+		for _, e := range entries {
+			seen.entries[string(e.Record)] = true
+		}
+		seen.bound = s.Bound()
+		return errors.Join(err, journalErr)
+	})
+	return seen, err
+}
+
 // testSnapshotExact writes from several sides while snapshots are taken, and afterwards holds each of them
 // against the commits: all up to its bound must be in it, and none beyond, in the keys and in the journal.
 func testSnapshotExact(f *fixture) {
-	const writers, readers, each = 5, 3, 25
-	type sight struct {
-		bound         kv.Position
-		keys, entries map[string]bool
-	}
+	const writers, readers, each = 5, 2, 20
 	var mu sync.Mutex
 	commits := map[string]kv.Position{}
 	var sights []sight
 	concurrently(f.T, writers+readers, func(worker int, _ *rand.Rand) error {
 		for i := range each {
-			if worker >= writers {
-				seen := sight{keys: map[string]bool{}, entries: map[string]bool{}}
-				err := f.Store.View(context.Background(), func(s kv.Snapshot) error {
-					keys, err := s.Scan(everything, kv.MaxScanRows)
-					entries, journalErr := s.Journal([]byte("p"), kv.EntryPosition{}, kv.MaxScanRows)
-					for _, e := range keys {
-						seen.keys[string(e.Key)] = true
-					}
-					for _, e := range entries {
-						seen.entries[string(e.Record)] = true
-					}
-					seen.bound = s.Bound()
-					return errors.Join(err, journalErr)
+			if worker < writers {
+				name := fmt.Sprintf("k%d/%02d", worker, i)
+				at, err := kv.Run(context.Background(), f.Store, kv.Hints{}, func(tx kv.Tx) error {
+					return errors.Join(tx.Put([]byte(name), nil), appendAll(tx, "p", name))
 				})
+				if err != nil {
+					return err
+				}
+				mu.Lock()
+				commits[name] = at
+				mu.Unlock()
+			}
+			if worker >= writers || i%4 == 0 { // a writer's own sights always have commits after them
+				seen, err := f.look()
 				if err != nil {
 					return err
 				}
 				mu.Lock()
 				sights = append(sights, seen)
 				mu.Unlock()
-				continue
 			}
-			name := fmt.Sprintf("k%d/%02d", worker, i)
-			at, err := kv.Run(context.Background(), f.Store, kv.Hints{}, func(tx kv.Tx) error {
-				return errors.Join(tx.Put([]byte(name), nil), appendAll(tx, "p", name))
-			})
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			commits[name] = at
-			mu.Unlock()
 		}
 		return nil
 	})

@@ -308,6 +308,9 @@ func testCompactionConcurrent(f *fixture) {
 		}
 		return f.followUntil(done, r)
 	})
+	if err := f.followUntil(done, rand.New(rand.NewPCG(1, 1))); err != nil { // one that begins below the floor
+		f.Error(err)
+	}
 	f.view(func(s kv.Snapshot) error {
 		floor, err := kv.Floor(s, []byte("p"))
 		if err != nil {
@@ -324,10 +327,10 @@ func testCompactionConcurrent(f *fixture) {
 	})
 }
 
-// compactUntil compacts through random entries until done is closed.
+// compactUntil compacts through random entries until done is closed, and a few times at least.
 func (f *fixture) compactUntil(done chan struct{}, r *rand.Rand) error {
 	var last kv.EntryPosition
-	for !closed(done) {
+	for steps := 0; steps < 3 || !closed(done); {
 		var page []kv.JournalEntry
 		err := f.Store.View(context.Background(), func(s kv.Snapshot) (err error) {
 			page, err = s.Journal([]byte("p"), last, 1+r.IntN(100))
@@ -337,6 +340,9 @@ func (f *fixture) compactUntil(done chan struct{}, r *rand.Rand) error {
 			return err
 		}
 		if len(page) == 0 {
+			if closed(done) {
+				return nil
+			}
 			continue
 		}
 		floor, _, err := kv.Compact(context.Background(), f.Store, []byte("p"), page[len(page)-1].Position)
@@ -347,15 +353,17 @@ func (f *fixture) compactUntil(done chan struct{}, r *rand.Rand) error {
 			return fmt.Errorf("the floor %v came after %v", floor, last)
 		}
 		last = floor
+		steps++
 	}
 	return nil
 }
 
-// followUntil reads the journal page by page until done is closed.
+// followUntil reads the journal page by page until done is closed and there is no more.
 func (f *fixture) followUntil(done chan struct{}, r *rand.Rand) error {
 	var after kv.EntryPosition
 	want, known := uint64(0), true
-	for !closed(done) {
+	for {
+		last := closed(done)
 		var page []kv.JournalEntry
 		err := f.Store.View(context.Background(), func(s kv.Snapshot) (err error) {
 			page, err = s.Journal([]byte("p"), after, 1+r.IntN(10))
@@ -375,8 +383,10 @@ func (f *fixture) followUntil(done chan struct{}, r *rand.Rand) error {
 			}
 			want, known, after = number(e.Record)+1, true, e.Position
 		}
+		if last && len(page) == 0 {
+			return nil
+		}
 	}
-	return nil
 }
 
 func closed(c chan struct{}) bool {

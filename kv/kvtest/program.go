@@ -258,3 +258,12 @@ func quote(s string) string {
 	}
 	return strconv.Quote(s)
 }
+
+// list prints strings for an error.
+func list(values []string) string {
+	var quoted []string
+	for _, v := range values {
+		quoted = append(quoted, quote(v))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}

@@ -71,7 +71,7 @@ func (r *replay) update(s *statement) error {
 		for _, op := range s.body {
 			result, err := apply(tx, op)
 			if err != nil {
-				return fmt.Errorf("%s of %q: %w", op.kind, op.key, err)
+				return fmt.Errorf("%s of %s: %w", op.kind, quote(op.key), err)
 			}
 			if result != nil {
 				got = append(got, result)
@@ -248,7 +248,7 @@ func compareResults(ops []operation, got, want [][]string) error {
 	}
 	for i, op := range ops {
 		if !slices.Equal(got[i], want[i]) {
-			return fmt.Errorf("%s of %q gives %q, want %q", op.kind, op.key, got[i], want[i])
+			return fmt.Errorf("%s of %s gives %s, want %s", op.kind, quote(op.key), list(got[i]), list(want[i]))
 		}
 	}
 	return nil
@@ -306,7 +306,7 @@ func (r *replay) checkContent() error {
 		}
 		entries, err := s.Scan(everything, kv.MaxScanRows)
 		if got, want := showEntries(entries), r.model.scan("", "\xFF", kv.MaxScanRows); err == nil && !slices.Equal(got, want) {
-			err = fmt.Errorf("the entries are %q, want %q", got, want)
+			err = fmt.Errorf("the entries are %s, want %s", list(got), list(want))
 		}
 		if err != nil {
 			return err
@@ -320,7 +320,8 @@ func (r *replay) checkContent() error {
 				return got.Position == want.at && string(got.Record) == want.record
 			})
 			if !same {
-				return fmt.Errorf("the journal of %q holds %q, want %q", partition, showJournal(entries), r.model.read(partition, r.model.floors[partition], kv.MaxScanRows))
+				return fmt.Errorf("the journal of %q holds %s, want %s", partition, list(showJournal(entries)),
+					list(r.model.read(partition, r.model.floors[partition], kv.MaxScanRows)))
 			}
 		}
 		return nil
