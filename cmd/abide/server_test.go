@@ -388,3 +388,52 @@ func TestListenOnAnIPv4Address(t *testing.T) {
 		t.Errorf("listens on %s", got)
 	}
 }
+
+// The largest param and the largest value that a body can carry come back as they were, after a restart as well.
+func TestLargestBodiesRoundTrip(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.db")
+	server := start(t, serveArgs(file)...)
+	post := func(body string) (status int, answer string) {
+		t.Helper()
+		response, err := http.Post(server.url, "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(text)
+	}
+	filled := func(format string) (body, data string) {
+		data = strings.Repeat("0123456789abcdef", protocol.MaxBodyBytes/16)[:protocol.MaxBodyBytes-len(format)+len("%s")]
+		return fmt.Sprintf(format, data), data
+	}
+	head := `"head":{"corrId":"c","version":"` + protocol.Version + `"}`
+	create, param := filled(`{"kind":"promise.create",` + head + `,"data":{"id":"p","timeoutAt":1125899906842624,"tags":{},"param":{"headers":{},"data":"%s"}}}`)
+	settle, value := filled(`{"kind":"promise.settle",` + head + `,"data":{"id":"p","state":"resolved","value":{"headers":{},"data":"%s"}}}`)
+	get := `{"kind":"promise.get",` + head + `,"data":{"id":"p"}}`
+	if len(create) != protocol.MaxBodyBytes || len(settle) != protocol.MaxBodyBytes {
+		t.Fatal(len(create), len(settle))
+	}
+	if status, answer := post(create); status != 200 || !strings.Contains(answer, param) {
+		t.Fatalf("create: %d %.200s", status, answer)
+	}
+	if status, answer := post(settle); status != 200 || !strings.Contains(answer, value) || !strings.Contains(answer, param) {
+		t.Fatalf("settle: %d %.200s", status, answer)
+	}
+	if code := server.stop(t); code != exitOK {
+		t.Fatal(code)
+	}
+	server = start(t, serveArgs(file)...)
+	if status, answer := post(get); status != 200 || !strings.Contains(answer, value) || !strings.Contains(answer, param) {
+		t.Errorf("get after a restart: %d %.200s", status, answer)
+	}
+	if code := server.stop(t); code != exitOK {
+		t.Fatal(code)
+	}
+	if r := runWith(nil, "check", file, "--replay"); r.code != exitOK {
+		t.Errorf("check: %d %s%s", r.code, r.stdout, r.stderr)
+	}
+}
