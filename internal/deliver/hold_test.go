@@ -92,8 +92,12 @@ func TestRetryOfAHeldTaskIsANewDispatch(t *testing.T) {
 			r, a := heldOne(t, Limits{MaxExecutes: c.limit})
 			e := r.queue("t", c.version, "poll://any@g")
 			if c.hinted {
+				scans := r.box.count("executes")
 				r.core.HintExecute(r.nowMs, e)
 				r.work()
+				if n := r.box.count("executes"); c.limit > 1 && n != scans {
+					t.Errorf("the hint cost %d scans", n-scans)
+				}
 			} else {
 				r.pass(1000)
 			}
@@ -195,12 +199,16 @@ func TestLostClaimFreesItsSlotAfterTheHold(t *testing.T) {
 func TestEndOfAConnectionForgetsWhatIsHeld(t *testing.T) {
 	for _, replaced := range []bool{true, false} {
 		r, a := heldOne(t, Limits{})
+		checks := r.box.count("check executes")
 		if !replaced {
 			r.core.Disconnect(r.nowMs, a)
 		}
 		a = r.connect("w", "g", "a")
 		r.pass(3000)
 		r.want(r.read(a)) // its retry is armed
+		if n := r.box.count("check executes"); n != checks {
+			t.Errorf("%d checks", n-checks)
+		}
 		if s := r.core.Stats().Messages[kindExecute]; s.InFlight != 0 || s.Held != 0 || s.Resent != 0 {
 			t.Errorf("stats %+v", s)
 		}
@@ -210,28 +218,36 @@ func TestEndOfAConnectionForgetsWhatIsHeld(t *testing.T) {
 	}
 }
 
-// A connection that ends while it is asked whether its held task is queued again.
+// A connection that ends when it is about to be asked, or is being asked, whether its held task is queued again.
 func TestEndOfAConnectionDuringARecheck(t *testing.T) {
-	for _, queued := range []bool{true, false} {
+	for _, c := range []struct{ queued, asked bool }{{true, true}, {true, false}, {false, true}, {false, false}} {
 		r, a := heldOne(t, Limits{})
 		b := r.connect("w", "g", "b")
 		r.work()
+		checks := r.box.count("check executes")
 		e := Execute{"w", "t", 0, "poll://any@g"}
-		if queued {
+		if c.queued {
 			r.box.queue(e)
 		}
 		r.core.HintExecute(r.nowMs, e)
-		j := r.core.Take(r.nowMs, CheckExecutes)
-		r.core.Disconnect(r.nowMs, a)
-		r.core.Done(r.nowMs, j, j.Run(context.Background(), r.box))
+		if c.asked {
+			j := r.core.Take(r.nowMs, CheckExecutes)
+			r.core.Disconnect(r.nowMs, a)
+			r.core.Done(r.nowMs, j, j.Run(context.Background(), r.box))
+		} else {
+			r.core.Disconnect(r.nowMs, a)
+		}
 		r.work()
-		if queued {
+		if c.queued {
 			r.want(r.read(b), "t@0")
 		} else {
 			r.want(r.read(b))
 		}
-		if s := r.core.Stats().Messages[kindExecute]; s.Held != 0 || (s.InFlight == 1) != queued {
-			t.Errorf("stats %+v", s)
+		if s := r.core.Stats().Messages[kindExecute]; s.Held != 0 || (s.InFlight == 1) != c.queued {
+			t.Errorf("%+v: stats %+v", c, s)
+		}
+		if n := r.box.count("check executes") - checks; n != 1 || r.core.checks[kindExecute].n != 0 {
+			t.Errorf("%+v: %d checks, %d more wait", c, n, r.core.checks[kindExecute].n)
 		}
 	}
 }
