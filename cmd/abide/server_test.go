@@ -407,7 +407,11 @@ func TestLargestBodiesRoundTrip(t *testing.T) {
 		return response.StatusCode, string(text)
 	}
 	filled := func(format string) (body, data string) {
-		data = strings.Repeat("0123456789abcdef", protocol.MaxBodyBytes/16)[:protocol.MaxBodyBytes-len(format)+len("%s")]
+		var text strings.Builder // without a period, so that it is quickly found or missed
+		for n := 0; text.Len() < protocol.MaxBodyBytes; n++ {
+			fmt.Fprint(&text, n)
+		}
+		data = text.String()[:protocol.MaxBodyBytes-len(format)+len("%s")]
 		return fmt.Sprintf(format, data), data
 	}
 	head := `"head":{"corrId":"c","version":"` + protocol.Version + `"}`
