@@ -104,6 +104,12 @@ func testHistories(f *fixture) {
 	}
 }
 
+// RunHistories runs the random histories alone, on stores that may fail as the contract allows: conflicts and
+// refusals are tried again, unknown outcomes resolved, or told by the bound.
+func RunHistories(t *testing.T, h Harness) {
+	runTest(t, h, historyTests[0])
+}
+
 // runHistory runs a history on a fresh store.
 func runHistory(t testing.TB, harness Harness, h history) error {
 	r := &replay{harness: harness, t: t, store: harness.Open(t, Config{Keys: register}), model: newModel()}
