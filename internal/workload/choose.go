@@ -2,38 +2,65 @@ package workload
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"abide/protocol"
 )
 
-// chooser makes one request for a state and an instant.
+// chooser makes requests for a state and an instant.
 type chooser struct {
 	*Generator
-	s    *space
-	now  int64
-	pool []string
+	s       *space
+	now     int64
+	pool    []string
+	aspects groups
+	roughs  groups
+}
+
+// groups are the ids of a pool by something that they have in common, in the order in which it first comes up.
+type groups struct {
+	names []string
+	ids   map[string][]string
+}
+
+func groupBy(pool []string, name func(id string) string) groups {
+	g := groups{ids: map[string][]string{}}
+	for _, id := range pool {
+		n := name(id)
+		if g.ids[n] == nil {
+			g.names = append(g.names, n)
+		}
+		g.ids[n] = append(g.ids[n], id)
+	}
+	return g
+}
+
+func (g *Generator) chooser(pool []string, s *space, now int64) chooser {
+	return chooser{
+		Generator: g, s: s, now: now, pool: pool,
+		aspects: groupBy(pool, func(id string) string { return s.aspect(now, id) }),
+		roughs:  groupBy(pool, func(id string) string { return s.rough(now, id) }),
+	}
 }
 
 // any is an id of the pool. First an aspect is drawn, then an id that has it: rare states come up as often as
 // common ones.
-func (c chooser) any() string { return c.like("") }
+func (c chooser) any() string {
+	return pick(c.Generator, c.aspects.ids[pick(c.Generator, c.aspects.names...)]...)
+}
 
 // like is any among the ids whose aspect contains word, if there are some.
 func (c chooser) like(word string) string {
-	groups := map[string][]string{}
-	for _, id := range c.pool {
-		if aspect := c.s.aspect(c.now, id); strings.Contains(aspect, word) {
-			groups[aspect] = append(groups[aspect], id)
+	var names []string
+	for _, name := range c.aspects.names {
+		if strings.Contains(name, word) {
+			names = append(names, name)
 		}
 	}
-	if len(groups) == 0 {
-		return pick(c.Generator, c.pool...)
+	if len(names) == 0 {
+		return c.any()
 	}
-	aspects := slices.Sorted(maps.Keys(groups))
-	return pick(c.Generator, groups[pick(c.Generator, aspects...)]...)
+	return pick(c.Generator, c.aspects.ids[pick(c.Generator, names...)]...)
 }
 
 // task is an id for a request that makes sense in one state of its task: that state half of the time.
@@ -46,13 +73,11 @@ func (c chooser) task(state string) string {
 
 // other is an id that is not id; rough aspects are drawn evenly.
 func (c chooser) other(id string) string {
-	groups := map[string][]string{}
-	for _, o := range c.pool {
-		if o != id {
-			groups[c.s.rough(c.now, o)] = append(groups[c.s.rough(c.now, o)], o)
+	for {
+		if other := pick(c.Generator, c.roughs.ids[pick(c.Generator, c.roughs.names...)]...); other != id {
+			return other
 		}
 	}
-	return pick(c.Generator, groups[pick(c.Generator, slices.Sorted(maps.Keys(groups))...)]...)
 }
 
 // version is mostly the current one.
@@ -174,6 +199,9 @@ func (c chooser) create(id string) protocol.PromiseCreate {
 		}
 	default:
 		set(protocol.TagTarget, c.address())
+	}
+	if _, targeted := r.Tags.Get(protocol.TagTarget); !targeted && c.rng.IntN(2) == 0 {
+		r.TimeoutAt = c.now + c.rng.Int64N(20) // what has no worker is over or waited for before long
 	}
 	c.decorate(set)
 	return r

@@ -24,6 +24,7 @@ var Start = time.Date(2026, time.December, 31, 23, 50, 0, 0, time.UTC).UnixMilli
 
 const (
 	poolSize     = 20 // ids in play in a workspace at a time
+	planOdds     = 30 // one in how many requests begins a plan
 	maxSchedules = 3  // in a workspace at a time, so that passes stay small
 )
 
@@ -58,7 +59,8 @@ func NewGenerator(seed uint64) *Generator {
 	}
 }
 
-// Next makes the next request of a history whose state so far is m, which it only reads.
+// Next makes the next request of a history whose state so far is m, which it only reads. About one in twenty breaks
+// a rule of validation.
 func (g *Generator) Next(m *Model) Op {
 	workspace := firstSpace
 	if g.rng.IntN(6) == 0 {
@@ -70,51 +72,73 @@ func (g *Generator) Next(m *Model) Op {
 		g.plans[workspace] = g.plans[workspace][1:]
 		at := plus(max(s.mark, Start), step.after)
 		if req := step.make(s, at); req != nil {
-			return Op{workspace, at, req}
+			return dated(Op{workspace, at, req})
 		}
 	}
-	if g.rng.IntN(40) == 0 {
-		g.plans[workspace] = g.plan(workspace)
+	if g.rng.IntN(planOdds) == 0 {
+		g.plans[workspace] = g.plan()
 	}
 	g.refresh(workspace, s)
 	at := g.instant(workspace, s)
-	req := g.leastTried(workspace, s, max(at, s.mark))
-	if tick, is := req.(*protocol.DebugTick); is {
-		tick.Time = at
+	return dated(Op{workspace, at, g.leastTried(workspace, s, max(at, s.mark))})
+}
+
+// dated puts the instant into a debug.tick, which must repeat it.
+func dated(op Op) Op {
+	if _, is := op.Request.(*protocol.DebugTick); is {
+		op.Request = &protocol.DebugTick{Time: op.At}
 	}
-	return Op{workspace, at, req}
+	return op
 }
 
 // candidates is how many requests are drawn where the one is taken whose situation was tried least.
-const candidates = 4
+const candidates = 8
+
+// paired are the kinds that look at two promises: nearly all situations are theirs.
+var paired = []protocol.Kind{
+	protocol.KindTaskFence, protocol.KindTaskFence, protocol.KindTaskSuspend, protocol.KindPromiseRegisterCallback,
+}
 
 // leastTried makes a request: half of the time any, else one that leads where this history has not been.
 func (g *Generator) leastTried(workspace string, s *space, now int64) protocol.Request {
-	best := g.request(workspace, s, now)
+	c := g.chooser(g.pools[workspace], s, now)
+	if g.rng.IntN(resetOdds) == 0 {
+		return &protocol.DebugReset{}
+	}
+	best := c.make(g.kind())
 	name := kindAspect(best) + s.found(now, best)
 	if g.rng.IntN(2) == 0 {
-		for range candidates - 1 {
-			req := g.request(workspace, s, now)
+		for i := range candidates {
+			kind := g.kind()
+			if i%2 == 0 {
+				kind = pick(g, paired...)
+			}
+			req := c.make(kind)
 			if other := kindAspect(req) + s.found(now, req); g.tried[other] < g.tried[name] {
 				best, name = req, other
 			}
 		}
 	}
 	g.tried[name]++
+	if g.rng.IntN(20) == 0 {
+		c.spoil(best)
+	}
 	return best
 }
 
-// refresh keeps the pool full of ids, some of which the workspace does not know yet.
+// refresh keeps the pool full of ids, some of which the workspace does not know yet, and varied: one of the ids
+// that have what most have goes, so that rare states stay until they are used.
 func (g *Generator) refresh(workspace string, s *space) {
 	pool := g.pools[workspace]
 	for len(pool) < poolSize {
 		pool = append(pool, g.freshID())
 	}
-	if g.rng.IntN(5) == 0 {
-		i := g.rng.IntN(len(pool))
-		// A promise that is over is let go sooner than one that still has something before it.
-		if p := s.promises[pool[i]]; p != nil && (p.state != pending || g.rng.IntN(12) == 0) {
-			pool[i] = g.freshID()
+	if g.rng.IntN(3) == 0 {
+		now := max(s.mark, Start)
+		aspects := groupBy(pool, func(id string) string { return s.aspect(now, id) })
+		most := slices.MaxFunc(aspects.names, func(a, b string) int { return len(aspects.ids[a]) - len(aspects.ids[b]) })
+		if old := pick(g, aspects.ids[most]...); s.promises[old] != nil && len(aspects.ids[most]) > 1 {
+			pool[slices.Index(pool, old)] = g.freshID()
 		}
 	}
 	if g.rng.IntN(60) == 0 && len(s.promises) > 0 {
@@ -226,29 +250,19 @@ var weights = []struct {
 // resetOdds is one in how many requests is a debug.reset.
 const resetOdds = 1500
 
-// request makes one request; about one in twenty breaks a rule of validation.
-func (g *Generator) request(workspace string, s *space, now int64) protocol.Request {
-	if g.rng.IntN(resetOdds) == 0 {
-		return &protocol.DebugReset{}
-	}
+// kind draws one by its weight.
+func (g *Generator) kind() protocol.Kind {
 	total := 0
 	for _, w := range weights {
 		total += w.weight
 	}
 	n := g.rng.IntN(total)
-	kind := protocol.Kind("")
 	for _, w := range weights {
 		if n -= w.weight; n < 0 {
-			kind = w.kind
-			break
+			return w.kind
 		}
 	}
-	c := chooser{g, s, now, g.pools[workspace]}
-	req := c.make(kind)
-	if g.rng.IntN(20) == 0 {
-		c.spoil(req)
-	}
-	return req
+	return protocol.KindDebugTick
 }
 
 // pick returns one element of list.

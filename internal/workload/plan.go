@@ -7,11 +7,14 @@ import (
 )
 
 // plan is a story of several requests that chance alone would hardly tell.
-func (g *Generator) plan(workspace string) []planned {
-	if g.BigDrain > 0 && g.rng.IntN(6) == 0 {
+func (g *Generator) plan() []planned {
+	switch n := g.rng.IntN(12); {
+	case n < 6:
+		return g.corner()
+	case n == 6 && g.BigDrain > 0:
 		return g.bigDrain()
 	}
-	switch g.rng.IntN(6) {
+	switch g.rng.IntN(7) {
 	case 0:
 		return g.hastyReleases()
 	case 1:
@@ -22,9 +25,58 @@ func (g *Generator) plan(workspace string) []planned {
 		return g.manyAwaits()
 	case 4:
 		return g.lateAwaiter()
+	case 5:
+		return g.catchUp()
 	default:
 		return g.timers()
 	}
+}
+
+// corner brings a promise into one of the states that there are, and another one, and asks a few requests about
+// the two.
+func (g *Generator) corner() []planned {
+	id, other := g.freshID(), g.freshID()
+	life := pick(g, int64(100), farMs)
+	tags := pick(g, append(flavours, flavours[2], flavours[2], flavours[2])...)
+	create := at(0, func(now int64) protocol.Request {
+		return &protocol.PromiseCreate{ID: id, TimeoutAt: now + life, Tags: tags}
+	})
+	delay := at(0, func(now int64) protocol.Request {
+		return &protocol.PromiseCreate{ID: id, TimeoutAt: now + life, Tags: flavours[2].With(protocol.TagDelay, fmt.Sprint(now+50))}
+	})
+	steps := pick(g,
+		[]planned{create}, []planned{create}, []planned{delay}, []planned{delay}, []planned{delay, pass(60)}, []planned{create, pass(30_000)},
+		[]planned{create, acquire(id, "p1", 0, 1_000)}, []planned{create, acquire(id, "p1", 0, 10), pass(20)},
+		[]planned{create, acquire(id, "p1", 0, 1_000), resolvable(id + "-z"), suspend(id, 0, id+"-z")},
+		[]planned{create, at(0, func(int64) protocol.Request { return &protocol.TaskHalt{ID: id} })},
+		[]planned{create, resolve(id, 0)}, nil)
+	waited := at(0, func(int64) protocol.Request {
+		return &protocol.PromiseRegisterListener{Awaited: id, Address: "poll://uni@plan/l"}
+	})
+	if g.rng.IntN(2) == 0 && len(steps) > 0 {
+		steps = append(steps[:1:1], append([]planned{waited}, steps[1:]...)...)
+	}
+	otherLife, otherTags := pick(g, int64(100), farMs), pick(g, flavours[0], flavours[2], flavours[4])
+	createOther := at(0, func(now int64) protocol.Request {
+		return &protocol.PromiseCreate{ID: other, TimeoutAt: now + otherLife, Tags: otherTags}
+	})
+	steps = append(steps, pick(g, nil, []planned{createOther}, []planned{createOther}, []planned{createOther, resolve(other, 0)})...)
+	steps = append(steps, pass(pick(g, int64(0), 100)))
+	for range 3 {
+		steps = append(steps, planned{0, func(s *space, now int64) protocol.Request {
+			return g.chooser([]string{id, other}, s, now).make(pick(g, append(paired, g.kind(), g.kind())...))
+		}})
+	}
+	return steps
+}
+
+// pass lets time pass, with a request that changes nothing else.
+func pass(after int64) planned {
+	return at(after, func(int64) protocol.Request { return &protocol.PromiseGet{ID: "absent"} })
+}
+
+func resolvable(id string) planned {
+	return at(0, func(now int64) protocol.Request { return &protocol.PromiseCreate{ID: id, TimeoutAt: now + farMs} })
 }
 
 // at makes a step that needs to know the instant only.
@@ -168,6 +220,24 @@ func (g *Generator) timers() []planned {
 			return &protocol.PromiseCreate{ID: timer, TimeoutAt: now + 50, Tags: tags}
 		}),
 		suspend(id, 0, timer), tick(pick(g, int64(49), 50)), snap(), tick(1), acquire(id, "p1", 0, 5_000), snap(),
+	}
+}
+
+// catchUp lets a schedule miss more occurrences than a server makes in one transaction.
+func (g *Generator) catchUp() []planned {
+	id := scheduleIDs[0]
+	tags := protocol.Tags{{Name: "k", Value: "v"}}
+	if g.rng.IntN(2) == 0 {
+		tags = tags.With(protocol.TagTarget, "poll://any@plan")
+	}
+	life := pick(g, int64(farMs), 30_000, 0)
+	return []planned{
+		at(0, func(int64) protocol.Request { return &protocol.ScheduleDelete{ID: id} }),
+		at(0, func(int64) protocol.Request {
+			return &protocol.ScheduleCreate{ID: id, Cron: "* * * * * *", PromiseID: "{{.id}}:{{.timestamp}}", PromiseTimeout: life, PromiseTags: tags}
+		}),
+		tick(pick(g, int64(999), 1_000, 3_000, 70_000)), at(0, func(int64) protocol.Request { return &protocol.ScheduleGet{ID: id} }),
+		at(0, func(int64) protocol.Request { return &protocol.ScheduleDelete{ID: id} }), snap(),
 	}
 }
 

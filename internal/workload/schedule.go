@@ -43,11 +43,11 @@ func (s *space) scheduleDelete(id string) Answer {
 	return ok(empty())
 }
 
-// runSchedule does every occurrence that is due.
-func (s *space) runSchedule(now int64, id string) {
+// runSchedule does every occurrence up to the instant last, which is not after now.
+func (s *space) runSchedule(now, last int64, id string) {
 	sc := s.schedules[id]
 	when, _ := parseCron(sc.cron)
-	for !sc.over && sc.nextRunAt <= now {
+	for !sc.over && sc.nextRunAt <= last {
 		at := sc.nextRunAt
 		s.occurrence(now, at, id)
 		sc.lastRunAt, sc.hasRun = at, true

@@ -30,7 +30,7 @@ func (s *space) tick(now int64) {
 		}
 	}
 	for _, id := range ids(s.schedules) {
-		s.runSchedule(now, id)
+		s.runSchedule(now, now, id)
 	}
 }
 
