@@ -12,6 +12,9 @@ const (
 	// makes opening after a crash slower; a shorter one moves the same hot pages more often.
 	maxWALBytes = 64 << 20
 	maxWALPages = maxWALBytes / pageBytes
+	// walStop times that length is where the writer waits for the readers that keep the log from starting over:
+	// 192 MiB. None of them lives longer than kv.MaxTxSeconds.
+	walStop = 3
 	// checkpointPages is how much the log grows before the checkpointer moves it into the file.
 	checkpointPages = 4096
 	// restartLagPages is how much of the log may be left to move when the writer starts it over, because the

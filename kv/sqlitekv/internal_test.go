@@ -111,38 +111,6 @@ func TestEveryConnectionSyncsFully(t *testing.T) {
 	}
 }
 
-// The log starts over when it has reached its bound, also while snapshots come and go.
-func TestTheLogIsBounded(t *testing.T) {
-	const bound = 100 // pages
-	s := openAt(t, Options{Path: filepath.Join(t.TempDir(), "a.db"), walPages: bound})
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			_ = s.View(context.Background(), func(snap kv.Snapshot) error { _, err := snap.Get([]byte("k")); return err })
-			time.Sleep(200 * time.Microsecond)
-		}
-	})
-	value := make([]byte, 40*pageBytes/4)
-	for i := range 150 {
-		value[0] = byte(i)
-		if _, err := set(s, "k", string(value)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	close(stop)
-	wg.Wait()
-	// 150 commits of at least 10 pages went through it.
-	if size := s.Stats().WALBytes; size > 8*bound*pageBytes {
-		t.Errorf("the log has %d bytes; its bound is %d", size, bound*pageBytes)
-	}
-}
-
 func TestMoreSnapshotsThanConnections(t *testing.T) {
 	s := openAt(t, Options{Path: filepath.Join(t.TempDir(), "a.db"), Readers: 2})
 	if _, err := set(s, "k", "v"); err != nil {

@@ -259,7 +259,9 @@ func (w *writer) Resolve(_ context.Context, token kv.Token) (kv.Outcome, error) 
 
 // restartLog starts the log over once it has passed its bound, between two batches. It waits for the
 // checkpointer to have moved almost everything, so that little is left to do, but not beyond twice the
-// bound. If a reader still needs the log, it is tried again when the log has grown some more.
+// bound. If a reader still needs the log, it is tried again when the log has grown some more. Readers that
+// overlap could keep it busy for ever; so beyond walStop times the bound the writer waits for them. A snapshot
+// that begins meanwhile does not prolong that: it reads the file alone as soon as all of the log is in it.
 func (w *writer) restartLog() {
 	pages := w.walPages.Load()
 	if pages < w.restartAt {
@@ -270,7 +272,11 @@ func (w *writer) restartLog() {
 		return
 	}
 	w.restartAt = pages + w.opt.walPages/16
-	if w.conn.db.BusyTimeout(0) != nil {
+	wait := time.Duration(0)
+	if pages >= walStop*w.opt.walPages {
+		wait = busyTimeout
+	}
+	if w.conn.db.BusyTimeout(wait) != nil {
 		return
 	}
 	if _, _, err := w.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_RESTART); err == nil {
