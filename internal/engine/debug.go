@@ -105,18 +105,19 @@ func (e *Engine) dispatchAgain(ctx context.Context, workspace string, now int64,
 // records every deletion: whoever follows it learns of the reset.
 func (e *Engine) reset(ctx context.Context, workspace string) error {
 	keys := keyspace.For(workspace, e.layout)
-	err := e.clear(ctx, workspace, keys.All(), func(txn *store.Txn, _ kv.Tx, row kv.Entry) error { return txn.Remove(row) })
-	if err != nil {
-		return err
-	}
+	// Schedules first, or one that catches up would make new promises all the while.
 	schedules := keys.Schedules()
-	err = e.clear(ctx, workspace, schedules, func(txn *store.Txn, tx kv.Tx, row kv.Entry) error {
+	err := e.clear(ctx, workspace, schedules, func(txn *store.Txn, tx kv.Tx, row kv.Entry) error {
 		id, err := keyspace.ParseLast(schedules, row.Key)
 		if err != nil {
 			return tx.Delete(row.Key)
 		}
 		return txn.DeleteSchedule(id)
 	})
+	if err != nil {
+		return err
+	}
+	err = e.clear(ctx, workspace, keys.All(), func(txn *store.Txn, _ kv.Tx, row kv.Entry) error { return txn.Remove(row) })
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -207,6 +209,38 @@ func (e *Engine) write(ctx context.Context, workspace string, req protocol.Reque
 	}
 	err = e.update(ctx, workspace, at, request(req.Kind()), func(op *machine.Op, _ *store.Txn) (err error) {
 		reply, err = op.Apply(req)
+		return err
+	})
+	if r, ok := req.(*protocol.TaskSuspend); ok && errors.Is(err, kv.ErrTooLarge) {
+		return e.suspendInParts(ctx, workspace, r, at)
+	}
+	return reply, err
+}
+
+// suspendPart is how many callbacks one transaction of a suspend in parts registers: each may rewrite a record
+// of 36 KiB.
+const suspendPart = 100
+
+// suspendInParts is a suspend whose callbacks do not fit into one transaction: an SDK cannot split it, so the
+// server does. The guards are checked for all first, so that a refused one changes nothing.
+func (e *Engine) suspendInParts(ctx context.Context, workspace string, r *protocol.TaskSuspend, at instant) (reply protocol.Reply, err error) {
+	answered := false
+	part := func(ids []string) error {
+		return e.update(ctx, workspace, at, request(r.Kind()), func(op *machine.Op, _ *store.Txn) (err error) {
+			reply, answered, err = op.SuspendPart(r, ids)
+			return err
+		})
+	}
+	if err := part(nil); err != nil || answered {
+		return reply, err
+	}
+	for ids := range slices.Chunk(r.Awaited, suspendPart) {
+		if err := part(ids); err != nil || answered {
+			return reply, err
+		}
+	}
+	err = e.update(ctx, workspace, at, request(r.Kind()), func(op *machine.Op, _ *store.Txn) (err error) {
+		reply, err = op.SuspendRegistered(r)
 		return err
 	})
 	return reply, err

@@ -19,6 +19,7 @@ const (
 	messageUnknown     = "The outcome of the request is unknown: it may or may not have been applied. " +
 		"A repeat never applies twice (a repeated task request may answer 409)."
 	messageDamaged = "A stored record is damaged; the server's log names its kind."
+	messagePartial = "The request was not finished in its time; part of it has been done. Repeat it."
 )
 
 // resolve asks the store what became of a commit whose outcome is unknown. Committed is success; not
@@ -58,10 +59,22 @@ func (e *Engine) failure(req protocol.Request, err error) protocol.Reply {
 	case errors.Is(err, kv.ErrConflict), errors.Is(err, kv.ErrOverloaded), errors.Is(err, kv.ErrUnavailable),
 		errors.Is(err, kv.ErrClosed), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		e.log.Warn("request not served", "kind", req.Kind(), "error", err)
-		return protocol.Fail(protocol.StatusUnavailable, messageUnavailable)
+		return unserved(req.Kind())
 	}
 	e.log.Error("request failed", "kind", req.Kind(), "error", err)
 	return protocol.Fail(protocol.StatusInternal, "Internal error.")
+}
+
+// unserved is the reply to a request that did not get its transactions. One that takes several may have done
+// part of its work, and must not claim otherwise; a repeat of it goes on.
+func unserved(kind protocol.Kind) protocol.Reply {
+	switch kind {
+	case protocol.KindDebugTick, protocol.KindDebugReset:
+		return protocol.Fail(protocol.StatusInternal, messagePartial)
+	case protocol.KindTaskHeartbeat:
+		return protocol.Fail(protocol.StatusUnavailable, messagePartial)
+	}
+	return protocol.Fail(protocol.StatusUnavailable, messageUnavailable)
 }
 
 // detail is what a person may know of a limit that was exceeded.

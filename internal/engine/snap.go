@@ -12,26 +12,55 @@ import (
 	"abide/protocol"
 )
 
-// snapPage is how many rows one scan of debug.snap reads.
-const snapPage = 500
+// snapPage is how many rows one snapshot of debug.snap reads; each may lead to 70 pieces of large payloads.
+const snapPage = 100
 
-// snap reads the whole state of a workspace from one snapshot, projected at the request's instant: the
-// specification's view, in which every pending task has a retry, queued or not. A workspace too large for
-// one snapshot is refused: debug.snap is for tests.
+// snapTries is how often debug.snap begins anew because the state changed while it was read.
+const snapTries = 5
+
+// snap reads the whole state of a workspace, projected at the request's instant: the specification's view, in
+// which every pending task has a retry, queued or not. Page after page has a snapshot of its own; they are one
+// state because no commit has come between them.
 func (e *Engine) snap(ctx context.Context, workspace string, at instant) (protocol.Reply, error) {
 	now, err := at.forRead(ctx)
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	var body *protocol.SnapBody
-	err = e.store.View(ctx, func(s kv.Snapshot) error {
-		txn := store.Read(s, workspace, e.layout)
-		snap := snapshot{
-			keys: txn.Keys(), txn: txn, body: &protocol.SnapBody{},
-			op: machine.Op{State: txn, Now: now, Config: e.config},
+	for range snapTries {
+		body, whole, err := e.snapOnce(ctx, workspace, now)
+		if err != nil {
+			return protocol.Reply{}, err
 		}
-		body = snap.body
-		for from, more := txn.Keys().All(), true; more; {
+		if whole {
+			sortSnap(body)
+			return protocol.OK(*body), nil
+		}
+	}
+	return protocol.Fail(protocol.StatusUnavailable, "The state keeps changing while it is read; pause the workspace with debug.start, or try again"), nil
+}
+
+// snapOnce reads the pages of a snapshot; whole is false if a commit came between two of them.
+func (e *Engine) snapOnce(ctx context.Context, workspace string, now int64) (body *protocol.SnapBody, whole bool, err error) {
+	body = &protocol.SnapBody{}
+	var bound kv.Position
+	from := keyspace.For(workspace, e.layout).All()
+	for first, more := true, true; more; first = false {
+		part, rest := &protocol.SnapBody{}, kv.Range{}
+		err := e.store.View(ctx, func(s kv.Snapshot) error {
+			*part = protocol.SnapBody{}
+			if first {
+				bound = s.Bound()
+			} else if s.Bound() != bound {
+				whole = false
+				more = false
+				return nil
+			}
+			whole = true
+			txn := store.Read(s, workspace, e.layout)
+			snap := snapshot{
+				keys: txn.Keys(), txn: txn, body: part,
+				op: machine.Op{State: txn, Now: now, Config: e.config},
+			}
 			rows, err := s.Scan(from, snapPage)
 			if err != nil {
 				return err
@@ -42,16 +71,27 @@ func (e *Engine) snap(ctx context.Context, workspace string, at instant) (protoc
 				}
 			}
 			if more = len(rows) == snapPage; more {
-				from = keyspace.After(from, rows[len(rows)-1].Key)
+				rest = keyspace.After(from, rows[len(rows)-1].Key)
 			}
+			return nil
+		})
+		if err != nil {
+			return nil, false, err
 		}
-		return nil
-	})
-	if err != nil {
-		return protocol.Reply{}, err
+		appendSnap(body, part)
+		from = rest
 	}
-	sortSnap(body)
-	return protocol.OK(*body), nil
+	return body, whole, nil
+}
+
+func appendSnap(b, part *protocol.SnapBody) {
+	b.Promises = append(b.Promises, part.Promises...)
+	b.PromiseTimeouts = append(b.PromiseTimeouts, part.PromiseTimeouts...)
+	b.Callbacks = append(b.Callbacks, part.Callbacks...)
+	b.Listeners = append(b.Listeners, part.Listeners...)
+	b.Tasks = append(b.Tasks, part.Tasks...)
+	b.TaskTimeouts = append(b.TaskTimeouts, part.TaskTimeouts...)
+	b.Messages = append(b.Messages, part.Messages...)
 }
 
 // snapshot collects the rows of one debug.snap.

@@ -120,39 +120,92 @@ func (op *Op) taskFence(r *protocol.TaskFence) (protocol.Reply, error) {
 }
 
 func (op *Op) taskSuspend(r *protocol.TaskSuspend) (protocol.Reply, error) {
-	o, refusal, err := op.held(r.ID, r.Version, protocol.TaskAcquired)
+	o, awaited, reply, err := op.toAwait(r, r.Awaited)
 	if o == nil {
-		return refusal, err
+		return reply, err
 	}
-	seen := make(map[string]bool, len(r.Awaited))
-	awaited := make([]*Object, 0, len(r.Awaited))
+	if err := op.await(o, awaited); err != nil {
+		return protocol.Reply{}, err
+	}
+	return op.suspend(o)
+}
+
+// toAwait checks the guards of a suspend that names some ids. It returns the task and the awaited promises,
+// each once and all alive; or no task and the reply, if that is decided.
+func (op *Op) toAwait(r *protocol.TaskSuspend, ids []string) (o *Object, awaited []*Object, reply protocol.Reply, err error) {
+	if o, reply, err = op.held(r.ID, r.Version, protocol.TaskAcquired); o == nil {
+		return nil, nil, reply, err
+	}
+	seen := make(map[string]bool, len(ids))
+	awaited = make([]*Object, 0, len(ids))
 	ready := false
-	for _, id := range r.Awaited {
+	for _, id := range ids {
 		if seen[id] {
 			continue
 		}
 		seen[id] = true
 		a, err := op.State.Object(id)
 		if err != nil {
-			return protocol.Reply{}, err
+			return nil, nil, protocol.Reply{}, err
 		}
 		if a == nil {
-			return protocol.Fail(protocol.StatusUnprocessable, "An awaited promise does not exist"), nil
+			return nil, nil, protocol.Fail(protocol.StatusUnprocessable, "An awaited promise does not exist"), nil
 		}
 		ready = ready || !op.alive(a)
 		awaited = append(awaited, a)
 	}
 	if ready {
-		return op.staysAwake(o)
+		reply, err = op.staysAwake(o)
+		return nil, nil, reply, err
 	}
+	return o, awaited, protocol.Reply{}, nil
+}
+
+func (op *Op) await(o *Object, awaited []*Object) error {
 	for _, a := range awaited {
 		if err := op.wait(a, Waiter{a.ID, WaiterCallback, o.ID}); err != nil {
-			return protocol.Reply{}, err
+			return err
 		}
 	}
+	return nil
+}
+
+func (op *Op) suspend(o *Object) (protocol.Reply, error) {
 	unclaim(o.Task, protocol.TaskSuspended)
 	o.Task.Resumes, o.Task.Hasty = 0, 0
 	return empty, op.State.Put(o)
+}
+
+// SuspendPart is a part of a suspend whose callbacks together are too large for one transaction: it checks the
+// guards for the given ids and registers their callbacks, and the task stays acquired. A callback too many is
+// harmless: at most it resumes a task that would have been resumed. With no ids to register the guards alone are
+// checked, for all awaited. answered reports that the reply is decided.
+func (op *Op) SuspendPart(r *protocol.TaskSuspend, ids []string) (reply protocol.Reply, answered bool, err error) {
+	check := ids
+	if len(ids) == 0 {
+		check = r.Awaited
+	}
+	if err := op.State.Load(check); err != nil {
+		return protocol.Reply{}, false, err
+	}
+	o, awaited, reply, err := op.toAwait(r, check)
+	if o == nil || len(ids) == 0 {
+		return reply, o == nil, err
+	}
+	return protocol.Reply{}, false, op.await(o, awaited)
+}
+
+// SuspendRegistered is the last part of such a suspend: all guards again, then the task is suspended. The
+// callbacks of promises that are still alive are still there: only a settlement removes one.
+func (op *Op) SuspendRegistered(r *protocol.TaskSuspend) (protocol.Reply, error) {
+	if err := op.State.Load(r.Awaited); err != nil {
+		return protocol.Reply{}, err
+	}
+	o, _, reply, err := op.toAwait(r, r.Awaited)
+	if o == nil {
+		return reply, err
+	}
+	return op.suspend(o)
 }
 
 // staysAwake answers a suspend that awaits something settled: 300, the task stays acquired.
