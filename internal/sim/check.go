@@ -13,6 +13,9 @@ import (
 	"abide/protocol"
 )
 
+// layout is that of a store that a server has made.
+var layout = keyspace.Layout{Shards: 1}
+
 const (
 	// inspectEvery is how many events pass between two inspections of the whole store.
 	inspectEvery = 2500
@@ -35,7 +38,7 @@ func (w *world) inspect() store.Tally {
 			now = s.engine.Now()
 		}
 	}
-	tally, err := store.Check(context.Background(), w.disk.store, keyspace.Layout{Shards: 1}, now, func(p store.Problem) {
+	tally, err := store.Check(context.Background(), w.disk.store, layout, now, func(p store.Problem) {
 		w.fail("the checker finds: %s", p)
 	})
 	if err != nil {
@@ -44,6 +47,7 @@ func (w *world) inspect() store.Tally {
 	if n := tally["quarantine"]; n > 0 {
 		w.fail("%d rows were set aside", n)
 	}
+	w.compareFold()
 	return tally
 }
 

@@ -33,6 +33,7 @@ type handle struct {
 	disk     *disk
 	dead     bool // that life is over
 	mute     bool // the commit under way tells nobody
+	hidden   bool // the last transaction has committed, and nobody was told
 	retrying bool // the last transaction met a conflict and is about to be tried again
 	killIn   int  // dies at this transaction from now, 1 for the next; 0 for not at all
 	killLate bool // after its commit
@@ -61,6 +62,7 @@ func (h *handle) Update(ctx context.Context, hints kv.Hints, fn func(kv.Tx) erro
 	if first && hints.Lane != "" {
 		h.linger()
 	}
+	h.hidden = false
 	if h.dead {
 		return kv.Position{}, h.fault(kv.ErrClosed, "")
 	}
@@ -114,8 +116,9 @@ func (h *handle) undo(ctx context.Context, hints kv.Hints, fn func(kv.Tx) error,
 func (h *handle) die(ctx context.Context, hints kv.Hints, fn func(kv.Tx) error) (kv.Position, error) {
 	if h.killLate {
 		h.mute = true
-		_, _ = h.commit(ctx, hints, fn)
+		pos, err := h.commit(ctx, hints, fn)
 		h.mute = false
+		h.hidden = err == nil && !pos.IsZero()
 	}
 	h.server.crash()
 	return kv.Position{}, h.fault(kv.ErrClosed, "")
@@ -133,6 +136,7 @@ func (h *handle) unknown(ctx context.Context, hints kv.Hints, fn func(kv.Tx) err
 		if err != nil || pos.IsZero() {
 			return pos, err
 		}
+		h.hidden = true
 	} else if _, err := h.undo(ctx, hints, fn, errUndone); !errors.Is(err, errUndone) {
 		return kv.Position{}, err
 	}

@@ -171,6 +171,9 @@ func (l *ledger) claim(req protocol.Request, t protocol.Task) {
 	if slices.ContainsFunc(f.claims, func(v version) bool { return v.n >= t.Version }) {
 		l.world.fail("version %d of task %q is given twice, or after a later one: %s", t.Version, t.ID, show(req))
 	}
+	if r, ok := req.(*protocol.TaskAcquire); ok && r.Version+1 != t.Version {
+		l.world.fail("a claim of version %d of task %q is given version %d", r.Version, t.ID, t.Version)
+	}
 	f.claims = append(f.claims, version{t.Version, l.ended})
 }
 

@@ -86,8 +86,10 @@ func (w *world) arrive(c *call) {
 	}
 	life := s.life
 	begin := w.ledger.begin()
+	a := w.asks(s, c.req)
 	reply := s.engine.Do(context.Background(), protocol.DefaultWorkspace, c.req, nil)
 	if s.life != life { // it died over it
+		w.answered(a, reply, true)
 		w.log("%s: %s: the server died", c.who, show(c.req))
 		w.answer(c, protocol.Reply{}, false)
 		return
@@ -96,6 +98,7 @@ func (w *world) arrive(c *call) {
 		w.log("%s: %s -> %s", c.who, show(c.req), showReply(reply))
 	}
 	w.ledger.observe(begin, c.req, reply)
+	w.answered(a, reply, false)
 	w.answer(c, reply, true)
 }
 

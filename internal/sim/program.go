@@ -117,6 +117,9 @@ func (p *Program) newRoot(r *rand.Rand, i int) *Root {
 	if chance(r, 0.1) { // not enough time for it
 		root.Timeout = between(r, 500*time.Millisecond, 6*time.Second)
 	}
+	if root.Start == Later { // behind its delay
+		root.Timeout = deadline
+	}
 	separator := "."
 	if chance(r, 0.5) {
 		separator = ":"

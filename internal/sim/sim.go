@@ -16,6 +16,8 @@ type Config struct {
 	// Program and Plan replace those that the seed makes; nil for those.
 	Program *Program
 	Plan    *Plan
+	// Model also compares every answer with that of the reference model, which takes about as long again.
+	Model bool
 	// Trace takes a line for everything that happens; nil for none.
 	Trace io.Writer
 	// Delivery are the limits of the server's delivery.
@@ -94,6 +96,7 @@ func newWorld(c Config) *world {
 		w.plan = NewPlan(c.Seed)
 	}
 	w.ledger = newLedger(w)
+	w.follower = newFollower(c.Model)
 	return w
 }
 

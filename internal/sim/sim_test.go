@@ -10,7 +10,9 @@ import (
 var (
 	oneSeed   = flag.Uint64("seed", 0, "run this seed alone, with its trace printed")
 	fromSeed  = flag.Uint64("from", 1, "the first seed")
-	seedCount = flag.Int("seeds", 150, "how many seeds to run")
+	seedCount = flag.Uint64("seeds", 150, "how many seeds to run")
+	withModel = flag.Bool("model", true, "compare every answer with the reference model's")
+	stopFirst = flag.Bool("stop", false, "stop at the first seed that fails")
 )
 
 // replay is how to run a seed again.
@@ -18,16 +20,19 @@ const replay = "go test ./internal/sim -run TestSeeds -seed %d"
 
 func TestSeeds(t *testing.T) {
 	if *oneSeed != 0 {
-		r := Run(Config{Seed: *oneSeed, Trace: os.Stdout})
+		r := Run(Config{Seed: *oneSeed, Model: *withModel, Trace: os.Stdout})
 		t.Logf("%+v", r.Stats)
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
 		return
 	}
-	for seed := *fromSeed; seed < *fromSeed+uint64(*seedCount); seed++ {
-		if r := Run(Config{Seed: seed}); r.Err != nil {
+	for seed := *fromSeed; seed < *fromSeed+*seedCount; seed++ {
+		if r := Run(Config{Seed: seed, Model: *withModel}); r.Err != nil {
 			t.Errorf("seed %d: %v\nreplay: "+replay, seed, r.Err, seed)
+			if *stopFirst {
+				return
+			}
 		}
 	}
 }

@@ -29,6 +29,8 @@ type world struct {
 	program  *Program
 	plan     *Plan
 	ledger   *ledger
+	follower *follower
+	passes   int // how often time has passed in slow calls
 	weather  weather
 	calm     bool // faults have stopped
 	over     bool // everything has come to its end
@@ -102,6 +104,7 @@ func (w *world) step(limit time.Duration) bool {
 	for _, s := range w.servers {
 		s.poke()
 	}
+	w.follow()
 	if w.stats.Events%inspectEvery == 0 {
 		w.inspect()
 	}
@@ -115,6 +118,7 @@ func (w *world) pass(d time.Duration) {
 		return
 	}
 	w.depth++
+	w.passes++
 	end := w.now + d
 	for w.step(end) {
 	}
