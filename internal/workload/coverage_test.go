@@ -2,8 +2,11 @@ package workload
 
 import (
 	"os"
+	"sync"
 	"testing"
 )
+
+var reachable = sync.OnceValue(Reachable)
 
 // TestCoverage counts which of the situations that two promises can be in (Reachable) the generator's
 // histories meet. All of them within 10,000 seeds is what ABIDE_LONG=1 asks for; without it, most within a few.
@@ -12,7 +15,7 @@ func TestCoverage(t *testing.T) {
 	if os.Getenv("ABIDE_LONG") != "" {
 		seeds, needed = 10_000, 1
 	}
-	all := Reachable()
+	all := reachable()
 	total := len(all.Situations())
 	met := NewCoverage()
 	missing := all.Situations()
@@ -43,7 +46,7 @@ func TestCoverage(t *testing.T) {
 // can bring about.
 func TestReachableIsStable(t *testing.T) {
 	seen := map[string]bool{}
-	for _, name := range Reachable().Situations() {
+	for _, name := range reachable().Situations() {
 		seen[firstWords(name)] = true
 	}
 	for _, want := range []string{

@@ -3,6 +3,8 @@ package workload
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"abide/protocol"
 )
@@ -44,16 +46,18 @@ func Reachable() *Coverage {
 	return all
 }
 
-// shape is what makes two states the same for the enumeration.
+// shape is what makes two states the same for the enumeration. Which of the two promises is called a does not.
 func (s *space) shape() string {
-	out := ""
+	var halves []string
 	for _, id := range []string{"a", "b"} {
-		out += s.aspect(s.mark, id) + "|"
+		half := s.aspect(s.mark, id)
 		if p := s.promises[id]; p != nil {
-			out += fmt.Sprint(len(p.callbacks), p.timeoutAt-s.mark > enumerateStep) + "|"
+			half += fmt.Sprint(len(p.callbacks), p.timeoutAt-s.mark > enumerateStep)
 		}
+		halves = append(halves, half)
 	}
-	return out
+	slices.Sort(halves)
+	return strings.Join(halves, "|")
 }
 
 var flavours = []protocol.Tags{
