@@ -250,3 +250,22 @@ func TestSignalsOfABatch(t *testing.T) {
 		t.Errorf("signals %v", calls)
 	}
 }
+
+// What compaction changes lies among the entries that its neighbours append: all of it reaches the driver in the
+// order of keys, which the fake driver demands.
+func TestCompactionAmongAppends(t *testing.T) {
+	d := newFake()
+	g := newGated(t, d, batch.Options{Name: "fake", Incarnation: 1})
+	old := kv.EntryPosition{Commit: kv.NewPosition(1, 1)}
+	appending := func(partition string) func(kv.Tx) error {
+		return func(tx kv.Tx) error { return tx.Append([]byte(partition), nil) }
+	}
+	g.enqueue(context.Background(), kv.Hints{}, "append z", appending("z"), discard)
+	g.enqueue(context.Background(), kv.Hints{}, "compact m", func(tx kv.Tx) error {
+		return errors.Join(tx.Delete(kv.JournalKey([]byte("m"), old)), tx.Delete(kv.JournalKey([]byte("zz"), old)),
+			tx.Put(kv.FloorKey([]byte("m")), kv.AppendFloor(nil, old)), tx.Put([]byte("k"), nil))
+	}, discard)
+	g.enqueue(context.Background(), kv.Hints{}, "append a", appending("a"), discard)
+	g.order()
+	wantCalls(t, d.take(), "begin", "apply k= journal journal journal journal journal", "commit 3")
+}
