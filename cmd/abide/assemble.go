@@ -81,6 +81,7 @@ func newDelivery(logger *slog.Logger, o serverOptions, e *engine.Engine) *delive
 			MaxConnections: o.settings.TransportsHTTPPollMaxConnections,
 			MaxExecutes:    min(o.settings.TransportsHTTPPollBufferSize, maxUnclaimed),
 			PollMs:         int64(o.settings.MessagesPollInterval),
+			HoldMs:         int64(o.settings.TasksRetryTimeout), // then the task is queued again anyway
 		},
 	})
 }

@@ -96,14 +96,19 @@ func (e *Engine) Signalled(signals []kv.Signal) {
 			continue
 		}
 		m, ok := store.ParseMessage(s.Body)
-		if !ok || h == nil || e.paused.has(m.Workspace) {
+		if !ok || h == nil {
+			continue
+		}
+		if s.Topic == store.TopicClaimed { // frees memory, also while nothing is to be sent
+			(*h).HintClaimed(m.Workspace, m.ID, m.Version)
+			continue
+		}
+		if e.paused.has(m.Workspace) {
 			continue
 		}
 		switch s.Topic {
 		case store.TopicExecute:
 			(*h).HintExecute(deliver.Execute{Workspace: m.Workspace, ID: m.ID, Version: m.Version, Address: m.Address})
-		case store.TopicClaimed:
-			(*h).HintClaimed(m.Workspace, m.ID, m.Version)
 		case store.TopicUnblock:
 			(*h).HintUnblock(m.Workspace, deliver.UnblockRef{ID: m.ID, Address: m.Address})
 		}
