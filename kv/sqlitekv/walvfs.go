@@ -1,6 +1,7 @@
 package sqlitekv
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/ncruces/go-sqlite3"
@@ -29,7 +30,8 @@ var registerVFS = sync.OnceFunc(func() {
 const maxWALBuffer = 512 << 10
 
 func (v bufferedWALs) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
-	return v.wrap(v.base.Open(name, flags))
+	f, flags, err := v.base.Open(name, flags)
+	return v.wrap(name, f, flags, err)
 }
 
 // OpenFilename implements vfs.VFSFilename, which the system's files need. SQLite would make a log that
@@ -39,16 +41,17 @@ func (v bufferedWALs) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.
 		_ = touch(name.String()) // if that fails, so will the opening, which says why
 	}
 	if base, ok := v.base.(vfs.VFSFilename); ok {
-		return v.wrap(base.OpenFilename(name, flags))
+		f, flags, err := base.OpenFilename(name, flags)
+		return v.wrap(name.String(), f, flags, err)
 	}
-	return v.wrap(v.base.Open(name.String(), flags))
+	return v.Open(name.String(), flags)
 }
 
-func (v bufferedWALs) wrap(f vfs.File, flags vfs.OpenFlag, err error) (vfs.File, vfs.OpenFlag, error) {
+func (v bufferedWALs) wrap(name string, f vfs.File, flags vfs.OpenFlag, err error) (vfs.File, vfs.OpenFlag, error) {
 	if err != nil || flags&vfs.OPEN_WAL == 0 {
 		return f, flags, err
 	}
-	return &walFile{File: f}, flags, nil
+	return &walFile{File: f, syncs: shareSyncs(name)}, flags, nil
 }
 
 func (v bufferedWALs) Delete(name string, syncDir bool) error { return v.base.Delete(name, syncDir) }
@@ -59,9 +62,71 @@ func (v bufferedWALs) Access(name string, flags vfs.AccessFlag) (bool, error) {
 
 func (v bufferedWALs) FullPathname(name string) (string, error) { return v.base.FullPathname(name) }
 
+// walSyncs is what all handles of one log share: how many of their syncs have failed. A sync that fails may take
+// with it what another handle has written, and leave that handle's own sync nothing to report: the checkpointer
+// syncs the log too, at any time. Linux tells every handle of a failure; here that does not rest on the system.
+type walSyncs struct {
+	sync.Mutex
+	handles  int
+	failures uint64
+}
+
+// openWALs are the logs that have open handles, by name.
+var openWALs = struct {
+	sync.Mutex
+	byName map[string]*walSyncs
+}{byName: make(map[string]*walSyncs)}
+
+// shareSyncs returns what the handles of a log share, with one handle more.
+func shareSyncs(name string) *sharedSyncs {
+	openWALs.Lock()
+	defer openWALs.Unlock()
+	s := openWALs.byName[name]
+	if s == nil {
+		s = &walSyncs{}
+		openWALs.byName[name] = s
+	}
+	s.handles++
+	s.Lock()
+	defer s.Unlock()
+	return &sharedSyncs{name: name, of: s, seen: s.failures}
+}
+
+// sharedSyncs is one handle's part in them.
+type sharedSyncs struct {
+	name string
+	of   *walSyncs
+	seen uint64 // the failures that this handle has told of
+}
+
+var errOthersSync = errors.New("a sync of another handle has failed, which may have lost what this one wrote")
+
+// sync does one sync at a time, and fails also if another handle's has failed since this handle's last one.
+func (s *sharedSyncs) sync(do func() error) error {
+	s.of.Lock()
+	defer s.of.Unlock()
+	err := do()
+	if err != nil {
+		s.of.failures++
+	} else if s.seen != s.of.failures {
+		err = vfs.SystemError(errOthersSync, sqlite3.IOERR_FSYNC)
+	}
+	s.seen = s.of.failures
+	return err
+}
+
+func (s *sharedSyncs) leave() {
+	openWALs.Lock()
+	defer openWALs.Unlock()
+	if s.of.handles--; s.of.handles == 0 {
+		delete(openWALs.byName, s.name)
+	}
+}
+
 // walFile is one handle of a log. Like its connection it is used by one goroutine at a time.
 type walFile struct {
 	vfs.File
+	syncs *sharedSyncs
 	// gathered is what has been written but not handed over; it belongs at start.
 	gathered []byte
 	start    int64
@@ -106,7 +171,7 @@ func (f *walFile) Sync(flags vfs.SyncFlag) error {
 	if err := f.flush(); err != nil {
 		return err
 	}
-	return f.File.Sync(flags)
+	return f.syncs.sync(func() error { return f.File.Sync(flags) })
 }
 
 func (f *walFile) Size() (int64, error) {
@@ -124,6 +189,7 @@ func (f *walFile) Truncate(size int64) error {
 }
 
 func (f *walFile) Close() error {
+	f.syncs.leave()
 	err := f.flush()
 	if closeErr := f.File.Close(); closeErr != nil {
 		return closeErr

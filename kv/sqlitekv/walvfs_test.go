@@ -18,6 +18,7 @@ type memoryFile struct {
 	writes  int
 	synced  []byte // the content at the last sync
 	fail    error  // of writes
+	unsync  error  // of syncs
 	closed  bool
 }
 
@@ -43,9 +44,14 @@ func (m *memoryFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func (m *memoryFile) Sync(vfs.SyncFlag) error { m.synced = bytes.Clone(m.content); return nil }
-func (m *memoryFile) Size() (int64, error)    { return int64(len(m.content)), nil }
-func (m *memoryFile) Close() error            { m.closed = true; return nil }
+func (m *memoryFile) Sync(vfs.SyncFlag) error {
+	if m.unsync == nil {
+		m.synced = bytes.Clone(m.content)
+	}
+	return m.unsync
+}
+func (m *memoryFile) Size() (int64, error) { return int64(len(m.content)), nil }
+func (m *memoryFile) Close() error         { m.closed = true; return nil }
 func (m *memoryFile) Truncate(n int64) error {
 	m.content = append(m.content[:min(int(n), len(m.content))], make([]byte, max(0, int(n)-len(m.content)))...)
 	return nil
@@ -56,7 +62,7 @@ func (m *memoryFile) Truncate(n int64) error {
 func TestBufferedLogIsAFile(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		plain, below := &memoryFile{}, &memoryFile{}
-		buffered := &walFile{File: below}
+		buffered := &walFile{File: below, syncs: shareSyncs("rapid")}
 		next := int64(0)
 		for range rapid.IntRange(1, 60).Draw(t, "operations") {
 			switch rapid.SampledFrom([]string{"append", "append", "append", "write", "read", "sync", "size", "truncate"}).Draw(t, "operation") {
@@ -105,7 +111,7 @@ func TestBufferedLogIsAFile(t *testing.T) {
 
 func TestBufferedLogWritesOnce(t *testing.T) {
 	below := &memoryFile{}
-	f := &walFile{File: below}
+	f := &walFile{File: below, syncs: shareSyncs(t.Name())}
 	frame := make([]byte, pageBytes)
 	for i := range 64 {
 		off := int64(i * (24 + pageBytes))
@@ -130,7 +136,7 @@ func second(_ int, err error) error { return err }
 func TestBufferedLogReportsWhatFailed(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EIO, errors.New("unheard of")} {
 		below := &memoryFile{fail: cause}
-		f := &walFile{File: below}
+		f := &walFile{File: below, syncs: shareSyncs(t.Name())}
 		if _, err := f.WriteAt([]byte("lost"), 0); err != nil {
 			t.Errorf("%v: a write that is only gathered fails: %v", cause, err)
 		}
@@ -141,5 +147,31 @@ func TestBufferedLogReportsWhatFailed(t *testing.T) {
 		if err := f.Sync(0); err != nil || len(below.content) != 0 {
 			t.Errorf("%v: %d bytes of a commit that failed were written later, %v", cause, len(below.content), err)
 		}
+	}
+}
+
+// A sync that fails in one handle fails in every other one, once: what they wrote may be gone with it.
+func TestEveryHandleHearsOfAFailedSync(t *testing.T) {
+	below := &memoryFile{}
+	open := func() *walFile { return &walFile{File: below, syncs: shareSyncs(t.Name())} }
+	writer, checkpointer := open(), open()
+	for round := range 3 {
+		if err := second(writer.WriteAt([]byte("commit"), 0)); err != nil {
+			t.Fatal(err)
+		}
+		below.unsync = syscall.EIO
+		if err := checkpointer.Sync(0); !errors.Is(err, syscall.EIO) {
+			t.Fatal(err)
+		}
+		below.unsync = nil
+		if err := writer.Sync(0); err == nil || err.Error() != errOthersSync.Error() {
+			t.Errorf("round %d: a sync after another handle's has failed: %v", round, err)
+		}
+		if err := errors.Join(writer.Sync(0), checkpointer.Sync(0), open().Sync(0)); err != nil {
+			t.Errorf("round %d: the failure is told twice: %v", round, err)
+		}
+	}
+	if err := errors.Join(writer.Close(), checkpointer.Close()); err != nil {
+		t.Error(err)
 	}
 }
