@@ -83,7 +83,17 @@ func (w *world) missing() string {
 	if !s.up {
 		return "the server is down"
 	}
+	for _, c := range w.clients {
+		for _, wt := range c.waits {
+			if !wt.heard {
+				return fmt.Sprintf("%s has not heard of %q", c.pid, wt.id)
+			}
+		}
+	}
 	for _, root := range w.program.Roots {
+		if w.ledger.fact(root.ID).settled {
+			continue
+		}
 		reply, _ := w.direct(s, &protocol.PromiseGet{ID: root.ID})
 		body, ok := reply.Body.(protocol.PromiseBody)
 		if !ok || body.Promise.State == protocol.Pending {
@@ -94,13 +104,6 @@ func (w *world) missing() string {
 		reply, _ := w.direct(s, &protocol.TaskSearch{State: state, Limit: 1})
 		if body, ok := reply.Body.(protocol.TasksBody); !ok || len(body.Tasks) > 0 {
 			return fmt.Sprintf("tasks: %+v", body.Tasks)
-		}
-	}
-	for _, c := range w.clients {
-		for _, wt := range c.waits {
-			if !wt.heard {
-				return fmt.Sprintf("%s has not heard of %q", c.pid, wt.id)
-			}
 		}
 	}
 	tally := w.inspect()

@@ -75,7 +75,9 @@ func (c *client) begin(root *Root) {
 	w.after(pause, func() {
 		c.insist(create, false, func(reply protocol.Reply) bool {
 			if root.Listens {
-				c.listen(root.ID)
+				for _, each := range w.clients {
+					each.listen(root.ID)
+				}
 			}
 			return true
 		})

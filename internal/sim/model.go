@@ -59,6 +59,9 @@ func (w *world) follow() {
 		if err := f.fold.Apply(e); err != nil {
 			w.fail("the journal of %s %q does not fold: %v", e.What, e.ID, err)
 		}
+		if v := e.To.Version - e.From.Version; v != 0 && (v != 1 || e.To.Task != protocol.TaskAcquired) {
+			w.fail("a version changes other than by a claim: %q from %s to %s, by %s", e.ID, e.From, e.To, e.Cause)
+		}
 		if e.At < f.latest {
 			w.fail("the server's time goes back: %s of %q at %d, after %d", e.Cause, e.ID, e.At, f.latest)
 		}
@@ -95,23 +98,28 @@ func (w *world) asks(s *server, req protocol.Request) asked {
 	return asked{s.engine, s.handle, req, w.passes}
 }
 
-// answered compares an answer with the model's. died: the server died over it.
+// answered judges an answer by what has become of its transaction, and compares it with the model's. died: the server
+// died over it, and there is no answer.
 func (w *world) answered(a asked, reply protocol.Reply, died bool) {
 	m := w.follower.model
-	if m == nil || w.failure != nil {
-		return
-	}
-	reads := !machine.Writes(a.req.Kind())
+	reads, beat := !machine.Writes(a.req.Kind()), a.req.Kind() == protocol.KindTaskHeartbeat
 	if died || reply.Status >= protocol.StatusInternal {
 		w.follow()
 		// The very first commit makes the workspace: it may have been that one.
-		if first := w.follower.cursor == (kv.EntryPosition{}); !reads && a.handle.hidden && !first {
+		hidden := !reads && a.handle.hidden && w.follower.cursor != kv.EntryPosition{}
+		if hidden && !died && !beat && reply.Status == protocol.StatusUnavailable {
+			w.fail("the answer says that nothing was changed, and it was committed: %s", show(a.req))
+		}
+		if hidden && m != nil {
 			m.Apply(protocol.DefaultWorkspace, a.engine.Now(), a.req)
 		}
 		return
 	}
+	if m == nil || w.failure != nil {
+		return
+	}
 	// A read is at the instant at which it began; if others have acted since then, the model is past that.
-	if slow := a.passes != w.passes; slow && (reads || a.req.Kind() == protocol.KindTaskHeartbeat) {
+	if slow := a.passes != w.passes; slow && (reads || beat) {
 		return
 	}
 	op := workload.Op{Workspace: protocol.DefaultWorkspace, At: a.engine.Now(), Request: a.req}

@@ -17,7 +17,7 @@ const (
 	LoseMessages FaultKind = iota // requests and answers vanish
 	Duplicate                     // requests and frames come twice
 	Delay                         // messages take far longer, and overtake each other
-	CutStreams                    // streams to workers break, and both sides soon notice
+	CutStreams                    // streams to workers break, some over what is written to them, and both sides soon notice
 	MuteStream                    // one stream swallows its frames before anybody notices
 	KillWorker                    // a worker dies and comes back after a while
 	KillServer                    // the server dies at its N-th transaction from now, before or after the commit
@@ -146,6 +146,7 @@ func (w *world) strike(f Fault) {
 		for _, s := range w.servers {
 			s.cutStreams(f.P)
 		}
+		w.hold(f)
 	case MuteStream:
 		w.servers[f.Who%len(w.servers)].muteStream(f.Who)
 	case KillWorker:

@@ -39,6 +39,7 @@ type server struct {
 	passing  bool // a pass of the timer loop is under way
 	timerGen int  // of the next pass: those planned before are void
 
+	outbox  deliver.Outbox
 	core    *deliver.Core
 	classes [deliver.Classes]classLoop
 	streams []*stream // by number
@@ -96,6 +97,10 @@ func (s *server) boot() {
 	w.log("server %d is up, life %d", s.index, life)
 	w.stats.Lives++
 	s.engine = e
+	s.outbox = e.Outbox()
+	if w.config.Outbox != nil {
+		s.outbox = w.config.Outbox(s.outbox)
+	}
 	s.core = deliver.NewCore(w.config.Delivery)
 	s.streams = nil
 	s.classes = [deliver.Classes]classLoop{}
@@ -206,7 +211,7 @@ func (s *server) round(cl deliver.Class, life int) {
 		if s.life != life {
 			return
 		}
-		result := job.Run(context.Background(), s.engine.Outbox())
+		result := job.Run(context.Background(), s.outbox)
 		if s.life != life {
 			return
 		}

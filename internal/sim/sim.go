@@ -24,6 +24,8 @@ type Config struct {
 	Delivery deliver.Limits
 	// Wrap replaces the disk by a worse one; nil for none.
 	Wrap func(kv.Store) kv.Store
+	// Outbox replaces what delivery reads and writes; nil for none.
+	Outbox func(deliver.Outbox) deliver.Outbox
 }
 
 // Stats are what happened in one universe.

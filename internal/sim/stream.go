@@ -116,6 +116,9 @@ func (st *stream) carry(m deliver.Message) {
 	if m.Promise != nil && m.Promise.State == protocol.Pending {
 		w.fail("an unblock tells of %q, which is pending", m.Promise.ID)
 	}
+	if chance(w.net, w.weather.p(CutStreams)/2) {
+		st.cut()
+	}
 	times := 1
 	if chance(w.net, w.weather.p(Duplicate)) {
 		times = 2

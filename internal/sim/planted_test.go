@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"abide/internal/deliver"
+	"abide/internal/keyspace"
+	"abide/kv"
+)
+
+// A simulation that finds nothing proves something only if it can fail. Each of these universes has a part that does
+// not keep its promise.
+
+// lossy acknowledges some transactions that it has not committed.
+type lossy struct {
+	kv.Store
+	updates int
+}
+
+var errLost = errors.New("lost")
+
+func (s *lossy) Update(ctx context.Context, h kv.Hints, fn func(kv.Tx) error) (kv.Position, error) {
+	if s.updates++; h.Lane == "" || s.updates%50 != 0 {
+		return s.Store.Update(ctx, h, fn)
+	}
+	_, err := s.Store.Update(ctx, h, func(tx kv.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		return errLost
+	})
+	if errors.Is(err, errLost) {
+		err = nil
+	}
+	return kv.NewPosition(1, 1<<40), err
+}
+
+// repeating runs some transactions that have committed once more, as a blind retry would.
+type repeating struct {
+	kv.Store
+	updates int
+}
+
+func (s *repeating) Update(ctx context.Context, h kv.Hints, fn func(kv.Tx) error) (kv.Position, error) {
+	pos, err := s.Store.Update(ctx, h, fn)
+	if s.updates++; err == nil && !pos.IsZero() && s.updates%50 == 0 {
+		return s.Store.Update(ctx, h, fn)
+	}
+	return pos, err
+}
+
+// forgetful drops some writes of one kind of key.
+type forgetful struct {
+	kv.Store
+	kind string
+	puts int
+}
+
+func (s *forgetful) Update(ctx context.Context, h kv.Hints, fn func(kv.Tx) error) (kv.Position, error) {
+	return s.Store.Update(ctx, h, func(tx kv.Tx) error { return fn(forgetfulTx{tx, s}) })
+}
+
+type forgetfulTx struct {
+	kv.Tx
+	store *forgetful
+}
+
+func (t forgetfulTx) Put(key, value []byte) error {
+	if keyspace.Kind(key) == t.store.kind {
+		if t.store.puts++; t.store.puts%7 == 0 {
+			return nil
+		}
+	}
+	return t.Tx.Put(key, value)
+}
+
+// eager removes an unblock before it is delivered.
+type eager struct{ deliver.Outbox }
+
+func (o eager) CheckUnblocks(ctx context.Context, workspace string, hinted []deliver.UnblockRef) ([]deliver.Unblock, error) {
+	found, err := o.Outbox.CheckUnblocks(ctx, workspace, hinted)
+	if err == nil {
+		err = o.UnblocksDelivered(ctx, workspace, hinted)
+	}
+	return found, err
+}
+
+// blind never finds what no hint has named.
+type blind struct{ deliver.Outbox }
+
+func (blind) Executes(context.Context, deliver.Destination, string, int) ([]deliver.Execute, string, error) {
+	return nil, "", nil
+}
+
+func TestPlantedFaultsAreFound(t *testing.T) {
+	store := func(wrap func(kv.Store) kv.Store) Config { return Config{Wrap: wrap} }
+	outbox := func(wrap func(deliver.Outbox) deliver.Outbox) Config { return Config{Outbox: wrap} }
+	tests := []struct {
+		name   string
+		config Config
+	}{
+		{"an acknowledged write is lost", store(func(s kv.Store) kv.Store { return &lossy{Store: s} })},
+		{"a commit is repeated", Config{Model: true, Wrap: func(s kv.Store) kv.Store { return &repeating{Store: s} }}},
+		{"a timer is not armed", store(func(s kv.Store) kv.Store { return &forgetful{Store: s, kind: "timer"} })},
+		{"a waiter is forgotten", store(func(s kv.Store) kv.Store { return &forgetful{Store: s, kind: "waiter"} })},
+		{"an execute is not queued", store(func(s kv.Store) kv.Store { return &forgetful{Store: s, kind: "execute"} })},
+		{"an unblock goes before it is delivered", outbox(func(o deliver.Outbox) deliver.Outbox { return eager{o} })},
+		{"no scan", outbox(func(o deliver.Outbox) deliver.Outbox { return blind{o} })},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			for seed := uint64(1); seed <= 60; seed++ {
+				c := test.config
+				c.Seed = seed
+				if r := Run(c); r.Err != nil {
+					first, _, _ := strings.Cut(r.Err.Error(), "\n")
+					t.Logf("seed %d: %.300s", seed, first)
+					return
+				}
+			}
+			t.Error("not found in 60 seeds")
+		})
+	}
+}
