@@ -47,7 +47,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "serve", "dev", "check", "bench", "version"} {
+	for _, command := range []string{"", "serve", "dev", "check", "bench", "simulate", "version"} {
 		args := append(strings.Fields(command), "--help")
 		r := runWith(nil, args...)
 		if r.code != exitOK || r.stderr != "" {
@@ -98,6 +98,8 @@ func TestUsageErrors(t *testing.T) {
 		{"dev --ephemeral --storage-sqlite-path x.db", "", "can't be used together"},
 		{"dev --server-port 65536", "", "from 0 to 65535"},
 		{"bench", "", "<mode>"},
+		{"simulate --seeds 0", "", "--seeds"},
+		{"simulate --workers 5000", "", "--workers"},
 		{"bench creation", "", "noop, create, get, lifecycle, dispatch, workflow"},
 		{"bench create --clients 0", "", "0 clients"},
 		{"bench create --url localhost", "", "http://"},

@@ -18,6 +18,7 @@ type simulateCommand struct {
 	From    uint64 `default:"1" placeholder:"SEED" help:"The first seed; the others follow it."`
 	Seed    uint64 `placeholder:"SEED" help:"Run this seed alone and print its trace."`
 	Workers int    `placeholder:"N" help:"Universes at a time. Default: one per core."`
+	Model   bool   `help:"Also compare every answer with that of the reference model, which takes several times as long."`
 	JSON    bool   `name:"json" help:"Print the report as one JSON object."`
 }
 
@@ -56,7 +57,7 @@ const simulateMemory = 400
 // Run runs the seeds and prints what came of them.
 func (c *simulateCommand) Run(in surroundings, _ *environment) error {
 	if c.Seed != 0 {
-		r := sim.Run(sim.Config{Seed: c.Seed, Trace: in.stdout})
+		r := sim.Run(sim.Config{Seed: c.Seed, Model: c.Model, Trace: in.stdout})
 		return r.Err
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -89,12 +90,15 @@ func (c *simulateCommand) run(ctx context.Context, in surroundings) simulated {
 	report := simulated{From: c.From, Failed: []simulatedFailed{}}
 	begin := time.Now()
 	shown, progress := begin, isTerminal(in.stderr)
-	config := func(seed uint64) sim.Config { return sim.Config{Seed: seed} }
+	config := func(seed uint64) sim.Config { return sim.Config{Seed: seed, Model: c.Model} }
 	sim.Many(ctx, c.From, c.Seeds, c.Workers, config, func(r sim.Result) {
 		report.Seeds++
 		report.Totals.Add(r.Stats)
 		if r.Err != nil {
 			replay := fmt.Sprintf("abide simulate --seed %d", r.Seed)
+			if c.Model {
+				replay += " --model"
+			}
 			report.Failed = append(report.Failed, simulatedFailed{r.Seed, r.Err.Error(), replay})
 		}
 		if now := time.Now(); progress && now.Sub(shown) > 200*time.Millisecond {
