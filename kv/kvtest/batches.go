@@ -17,6 +17,7 @@ var batchTests = []test{
 	{name: "positions are unique and in order under 64 writers", run: testManyWriters},
 	{name: "nothing is answered by a neighbour's write that was lost", run: testAnswerOnLostWrite, needs: needsFailures},
 	{name: "a commit that fails leaves nothing behind and tells everybody", run: testCommitFails, needs: needsFailures},
+	{name: "an unknown outcome comes with a token, and is resolved to what happened", run: testUnknownOutcome, needs: needsUnknown},
 }
 
 // together starts all closures while another one holds the writer up, so that a store which commits several
@@ -210,4 +211,74 @@ func testCommitFails(f *fixture) {
 	}
 	f.wantContent("a=1", "b=3")
 	wantStrings(f, "the records", showJournal(f.journal("p", kv.EntryPosition{}, 10)), nil)
+}
+
+// testUnknownOutcome lets commits end without an outcome. Whatever can be learned of each later, by its token, must
+// be what the store holds: all of a closure or nothing, at the position that is named.
+func testUnknownOutcome(f *fixture) {
+	const n = 6
+	for round := range 4 {
+		key := func(i int) string { return fmt.Sprintf("k%d/%d", round, i) }
+		var fns []func(kv.Tx) error
+		for i := range n {
+			fns = append(fns, func(tx kv.Tx) error {
+				return errors.Join(tx.Put([]byte(key(i)), nil), appendAll(tx, "p", key(i)))
+			})
+		}
+		fns = append(fns, func(tx kv.Tx) error { _, err := tx.Get([]byte(key(0))); return err }) // writes nothing
+		positions, errs := f.together(func() { f.harness.UnknownCommits(true, round%2 == 0) }, fns...)
+		f.harness.UnknownCommits(false, false)
+		if errors.Is(errs[n], kv.ErrCommitUnknown) {
+			f.Errorf("round %d: a closure that wrote nothing hears %v", round, errs[n])
+		}
+		after := f.put("after", "") // the store goes on
+		for i := range n {
+			outcome, at := f.outcome(positions[i], errs[i])
+			if outcome == kv.OutcomeUnknown {
+				continue // for good: it may be there or not
+			}
+			want := "<none>"
+			if outcome == kv.OutcomeCommitted {
+				if want = ""; at.Compare(after) >= 0 {
+					f.Errorf("round %d: the position %v is not before a later commit at %v", round, at, after)
+				}
+			}
+			if got := f.get(key(i)); got != want {
+				f.Errorf("round %d, closure %d: it heard %v, the outcome is %v, and %s is %q", round, i, errs[i], outcome, key(i), got)
+			}
+			entries := 0
+			for _, e := range f.journal("p", kv.EntryPosition{}, 100) {
+				if string(e.Record) == key(i) && e.Position.Commit == at {
+					entries++
+				}
+			}
+			if (entries == 1) != (outcome == kv.OutcomeCommitted) {
+				f.Errorf("round %d, closure %d: the outcome is %v at %v, and its entry is there %d times", round, i, outcome, at, entries)
+			}
+		}
+	}
+}
+
+// outcome is what became of a closure, asked for twice where it was not said.
+func (f *fixture) outcome(at kv.Position, err error) (kv.Outcome, kv.Position) {
+	f.Helper()
+	if err == nil {
+		return kv.OutcomeCommitted, at
+	}
+	if !errors.Is(err, kv.ErrCommitUnknown) {
+		return kv.OutcomeNotCommitted, at
+	}
+	var known *kv.Error
+	if !errors.As(err, &known) || known.Token == "" || !at.IsZero() {
+		f.Fatalf("an unknown outcome is told as %v, %v, without a token or with a position", at, err)
+	}
+	first, at, err := f.Store.Resolve(context.Background(), known.Token)
+	if err != nil {
+		f.Fatalf("resolve: %v", err)
+	}
+	second, again, err := f.Store.Resolve(context.Background(), known.Token)
+	if err != nil || second != first || again != at || at.IsZero() == (first == kv.OutcomeCommitted) {
+		f.Errorf("an outcome is %v at %v, and then %v at %v, %v", first, at, second, again, err)
+	}
+	return first, at
 }

@@ -160,15 +160,18 @@ func (v *wrongView) Bound() kv.Position {
 // harnessOf makes a harness of stores in memory, each broken by breakIt.
 func harnessOf(breakIt func(*memkv.Store) kv.Store) Harness {
 	var last *memkv.Store
-	failing := false
+	failing, unknown := false, false
 	var mu sync.Mutex
 	return Harness{
 		Open: func(_ testing.TB, c Config) kv.Store {
 			opt := memkv.Options{Queued: true, Keys: c.Keys, Now: c.Now, BeforeCommit: func() error {
 				mu.Lock()
 				defer mu.Unlock()
-				if failing {
+				switch {
+				case failing:
 					return &kv.Error{Is: kv.ErrUnavailable, Store: "memory", Op: "commit"}
+				case unknown:
+					return &kv.Error{Is: kv.ErrCommitUnknown, Store: "memory", Op: "commit", Token: "token"}
 				}
 				return nil
 			}}
@@ -181,6 +184,11 @@ func harnessOf(breakIt func(*memkv.Store) kv.Store) Harness {
 			mu.Lock()
 			defer mu.Unlock()
 			failing = fail
+		},
+		UnknownCommits: func(on, _ bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			unknown = on
 		},
 		Operations: 2000,
 	}

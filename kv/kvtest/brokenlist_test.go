@@ -385,6 +385,20 @@ var brokenEnds = []broken{
 		}
 		return at, err
 	})},
+	{"an unknown outcome is told as none", "batches/an unknown outcome comes with a token, and is resolved to what happened", inUpdate(func(ctx context.Context, s kv.Store, fn func(kv.Tx) error) (kv.Position, error) {
+		at, err := s.Update(ctx, kv.Hints{}, fn)
+		if errors.Is(err, kv.ErrCommitUnknown) {
+			at, err = kv.NewPosition(1, 1), nil
+		}
+		return at, err
+	})},
+	{"an unknown outcome has no token", "batches/an unknown outcome comes with a token, and is resolved to what happened", inUpdate(func(ctx context.Context, s kv.Store, fn func(kv.Tx) error) (kv.Position, error) {
+		at, err := s.Update(ctx, kv.Hints{}, fn)
+		if errors.Is(err, kv.ErrCommitUnknown) {
+			err = &kv.Error{Is: kv.ErrCommitUnknown, Store: "memory", Op: "commit"}
+		}
+		return at, err
+	})},
 	{"a transaction that wrote nothing signals", "signals/nothing that did not commit signals", harnessOf(func(s *memkv.Store) kv.Store {
 		n := 0
 		return &wrong{Store: s, tx: func(tx kv.Tx) kv.Tx {

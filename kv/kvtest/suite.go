@@ -25,7 +25,7 @@ type Config struct {
 	Keys kv.KeyRegister
 	// Now is the clock by which closures and snapshots end. Nil leaves it to the harness.
 	Now func() time.Time
-	// Failing says that Harness.FailCommits will be called for this store.
+	// Failing says that Harness.FailCommits or UnknownCommits will be called for this store.
 	Failing bool
 }
 
@@ -42,6 +42,10 @@ type Harness struct {
 	// FailCommits makes the commits of the store opened last fail for a reason of the engine's, with nothing
 	// committed, until it is called with false. Nil if that cannot be made to happen.
 	FailCommits func(fail bool)
+	// UnknownCommits makes the commits of the store opened last end with an unknown outcome, until it is called
+	// with on false. What was under way is then lost, or it is durable all the same, where the engine lets the
+	// harness choose. Nil if that cannot be made to happen.
+	UnknownCommits func(on, lost bool)
 	// OwnClock says that the engine ends closures and snapshots by a clock of its own, not by Config.Now.
 	OwnClock bool
 	// NoSignals says that no hint ever arrives. The checks that wait for hints are left out; all others must
@@ -64,6 +68,7 @@ const (
 	needsReopen
 	needsSecond
 	needsFailures
+	needsUnknown
 	needsSignals
 )
 
@@ -78,6 +83,8 @@ func (h *Harness) lacks(needs need) string {
 		return "the engine has one handle on a store at a time"
 	case needs&needsFailures != 0 && h.FailCommits == nil:
 		return "commits of this engine cannot be made to fail"
+	case needs&needsUnknown != 0 && h.UnknownCommits == nil:
+		return "outcomes of this engine cannot be made unknown"
 	case needs&needsSignals != 0 && h.NoSignals:
 		return "no hint of this store arrives"
 	}
@@ -131,7 +138,7 @@ func runTest(t *testing.T, h Harness, test test) {
 	if reason := h.lacks(test.needs); reason != "" {
 		t.Skip(reason)
 	}
-	f := &fixture{T: t, harness: h, config: Config{Keys: register, Failing: test.needs&needsFailures != 0}}
+	f := &fixture{T: t, harness: h, config: Config{Keys: register, Failing: test.needs&(needsFailures|needsUnknown) != 0}}
 	if test.needs&needsClock != 0 {
 		f.config.Now = f.clock.now
 	}

@@ -28,10 +28,13 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last *memkv.Store
-			var failing atomic.Bool
+			var failing, unknown atomic.Bool
 			opt.BeforeCommit = func() error {
-				if failing.Load() {
+				switch {
+				case failing.Load():
 					return &kv.Error{Is: kv.ErrUnavailable, Store: "memory", Op: "commit", Detail: "for the test"}
+				case unknown.Load():
+					return &kv.Error{Is: kv.ErrCommitUnknown, Store: "memory", Op: "commit", Token: "for the test"}
 				}
 				return nil
 			}
@@ -45,9 +48,10 @@ func TestConformance(t *testing.T) {
 					last = memkv.Open(opt)
 					return last
 				},
-				Second:      func(testing.TB, kvtest.Config) kv.Store { return last.Handle() },
-				FailCommits: failing.Store,
-				Operations:  operations(),
+				Second:         func(testing.TB, kvtest.Config) kv.Store { return last.Handle() },
+				FailCommits:    failing.Store,
+				UnknownCommits: func(on, _ bool) { unknown.Store(on) },
+				Operations:     operations(),
 			})
 		})
 	}

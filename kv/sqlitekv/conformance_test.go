@@ -48,6 +48,13 @@ func TestConformance(t *testing.T) {
 						}
 					})
 				},
+				UnknownCommits: func(on, lost bool) {
+					disk.set(func(f *faults) {
+						if f.walSync, f.lose = nil, lost; on {
+							f.walSync = syscall.EIO
+						}
+					})
+				},
 				Operations: 2000,
 			}
 			if os.Getenv("ABIDE_LONG") == "1" {
