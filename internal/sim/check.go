@@ -152,7 +152,7 @@ func (w *world) judge(s *server, n *Node) {
 	switch {
 	case p.State == protocol.RejectedTimedout && n.Kind != Sleep:
 		if p.SettledAt != p.TimeoutAt {
-			w.fail("%q has timed out at another instant than its deadline: %+v", n.ID, p)
+			w.fail("%q has timed out at another instant than its deadline: %s", n.ID, showPromise(p))
 		}
 		return
 	case p.State == protocol.Pending && n.Kind != Flow && n.Kind != Detached:
@@ -215,9 +215,21 @@ func treeLess(a, b string) bool {
 
 // show is a request in a trace; showReply an answer.
 func show(req protocol.Request) string {
-	return string(protocol.AppendRequest(nil, protocol.Head{}, req))
+	return clip(protocol.AppendRequest(nil, protocol.Head{}, req))
 }
 
 func showReply(reply protocol.Reply) string {
-	return string(protocol.AppendResponse(nil, "", "", reply))
+	return clip(protocol.AppendResponse(nil, "", "", reply))
+}
+
+func showPromise(p protocol.Promise) string { return clip(p.AppendJSON(nil)) }
+
+// clipBytes is how much of a request or an answer a trace shows.
+const clipBytes = 2000
+
+func clip(b []byte) string {
+	if len(b) <= clipBytes {
+		return string(b)
+	}
+	return fmt.Sprintf("%s... (%d bytes)", b[:clipBytes], len(b))
 }

@@ -132,7 +132,7 @@ func (c *client) register(wt *wait) {
 // hear takes in the end of a promise. It may be heard of several times, never differently.
 func (wt *wait) hear(w *world, p protocol.Promise) {
 	if wt.heard && !samePromise(wt.result, p) {
-		w.fail("a listener hears of %q again, differently: %+v, before %+v", wt.id, p, wt.result)
+		w.fail("a listener hears of %q again, differently: %s, before %s", wt.id, showPromise(p), showPromise(wt.result))
 	}
 	wt.heard, wt.result = true, p
 }

@@ -191,7 +191,7 @@ func (l *ledger) promise(begin uint64, p protocol.Promise) {
 	}
 	b := &f.born
 	if !bytes.Equal(b.Param, p.Param) || !slices.Equal(b.Tags, p.Tags) || b.CreatedAt != p.CreatedAt || b.TimeoutAt != p.TimeoutAt {
-		w.fail("promise %q has changed: %+v, before %+v", p.ID, p, *b)
+		w.fail("promise %q has changed: %s, before %s", p.ID, showPromise(p), showPromise(*b))
 	}
 	if p.State == protocol.Pending {
 		if f.settled && f.settledAt <= begin {
@@ -207,7 +207,7 @@ func (l *ledger) promise(begin uint64, p protocol.Promise) {
 		return
 	}
 	if !samePromise(f.result, p) {
-		w.fail("promise %q is settled as %+v, after it was answered as %+v", p.ID, p, f.result)
+		w.fail("promise %q is settled as %s, after it was answered as %s", p.ID, showPromise(p), showPromise(f.result))
 	}
 }
 

@@ -34,7 +34,23 @@ func (o *operator) plan(p *Program) {
 		w.after(c.At, func() { o.insist(c.create(), true, accepted) })
 		w.after(c.At+c.For, func() { o.insist(&protocol.ScheduleDelete{ID: c.ID}, true, accepted) })
 	}
+	if c := p.Crowd; c != nil {
+		w.after(c.At, func() { o.gather(c) })
+	}
 	w.after(500*time.Millisecond, o.look)
+}
+
+// gather makes a crowd, and settles its promise.
+func (o *operator) gather(c *Crowd) {
+	create := &protocol.PromiseCreate{ID: c.ID, TimeoutAt: o.world.wallMs(deadline), Tags: protocol.Tags{}}
+	o.insist(create, true, func(protocol.Reply) bool {
+		for i := range c.Listeners {
+			o.world.send(o.pid, &protocol.PromiseRegisterListener{Awaited: c.ID, Address: fmt.Sprintf("poll://uni@nobody/%d", i)},
+				func(protocol.Reply, bool) {})
+		}
+		return true
+	})
+	o.world.after(c.SettleAt-c.At, func() { o.settle(&protocol.PromiseSettle{ID: c.ID, State: protocol.Resolved}, retryPause) })
 }
 
 // create is the request that makes a schedule.

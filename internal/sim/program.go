@@ -29,6 +29,7 @@ type Node struct {
 	For     time.Duration // of a sleep: how long; of an external: how long until it is settled
 	Timeout time.Duration // from its creation to its deadline
 	Rejects bool          // it ends as rejected
+	Size    int           // of a leaf: how many bytes its result has beyond the usual
 }
 
 // Start is how a root begins.
@@ -60,10 +61,20 @@ type Cron struct {
 	At, For  time.Duration
 }
 
+// Crowd is one promise for which so many wait that it takes several transactions to tell them. Nobody is there to be
+// told, so that the messages expire.
+type Crowd struct {
+	ID           string
+	At, SettleAt time.Duration
+	Listeners    int
+}
+
 // Program is what is to be done in one universe.
 type Program struct {
 	Roots []*Root
 	Crons []*Cron
+	Crowd *Crowd           // nil for none
+	Large bool             // some results are too large for one row
 	nodes map[string]*Node // every node by id
 }
 
@@ -80,7 +91,7 @@ var groups = []string{"alpha", "beta"}
 // NewProgram makes the work of a seed.
 func NewProgram(seed uint64) *Program {
 	r := newRand(seed, streamProgram)
-	p := &Program{nodes: map[string]*Node{}}
+	p := &Program{Large: chance(r, 0.06), nodes: map[string]*Node{}}
 	for i := range rootsMin + r.IntN(rootsMax-rootsMin+1) {
 		p.Roots = append(p.Roots, p.newRoot(r, i))
 	}
@@ -95,6 +106,10 @@ func NewProgram(seed uint64) *Program {
 			c.Target = anyOf(r)
 		}
 		p.Crons = append(p.Crons, c)
+	}
+	if chance(r, 0.04) {
+		at := between(r, 0, stormFor/2)
+		p.Crowd = &Crowd{ID: "crowd", At: at, SettleAt: at + between(r, time.Second, stormFor/2), Listeners: 270 + r.IntN(300)}
 	}
 	return p
 }
@@ -163,6 +178,9 @@ func (p *Program) newNode(r *rand.Rand, id, separator string, depth int) *Node {
 			n.Fails = 1 + r.IntN(2)
 		}
 		n.Rejects = chance(r, 0.05)
+		if p.Large && chance(r, 0.1) {
+			n.Size = 50_000 + r.IntN(100_000)
+		}
 	case k < 70:
 		n.Kind, n.Target = Flow, anyOf(r)
 		p.grow(r, n, separator, depth-1)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
 	"abide/protocol"
@@ -106,7 +107,7 @@ func (r *run) work(leaf *Node) {
 			return
 		}
 		r.worker.steps++
-		result := fmt.Sprintf("%s/%d", r.worker.pid, r.worker.steps)
+		result := fmt.Sprintf("%s/%d", r.worker.pid, r.worker.steps) + strings.Repeat("+", leaf.Size)
 		r.child(nil, &protocol.PromiseSettle{ID: leaf.ID, State: leaf.ends(), Value: protocol.MakeValue(nil, result)})
 	})
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math"
 	"time"
@@ -14,6 +15,10 @@ import (
 const (
 	retryTimeout = 4 * time.Second
 	pollInterval = time.Second
+	// unblockExpiry is longer than any listener that is connected at all is away.
+	unblockExpiry = 50 * time.Second
+	// journalEntries is how much of the journal is kept.
+	journalEntries = 150
 	// sweepEvery is how often the slow sweep takes a page. The real one takes one a second.
 	sweepEvery = 3 * time.Second
 	// restartPause is how long a server that could not start waits before it is started again.
@@ -78,12 +83,14 @@ func (s *server) boot() {
 	life := s.life
 	s.handle = &handle{world: w, server: s, disk: w.disk}
 	e, err := engine.Open(context.Background(), s.handle, engine.Options{
-		RetryTimeoutMs: retryTimeout.Milliseconds(),
-		PollIntervalMs: pollInterval.Milliseconds(),
-		ServerID:       "server",
-		Source:         serverTime{s, life},
-		Log:            slog.New(&watchfulLog{world: w}),
-		Sequential:     true,
+		RetryTimeoutMs:  retryTimeout.Milliseconds(),
+		PollIntervalMs:  pollInterval.Milliseconds(),
+		ServerID:        fmt.Sprintf("server%d", s.index),
+		UnblockExpiryMs: unblockExpiry.Milliseconds(),
+		JournalEntries:  journalEntries,
+		Source:          serverTime{s, life},
+		Log:             slog.New(&watchfulLog{world: w}),
+		Sequential:      true,
 	})
 	if s.life != life { // it died over it
 		return
@@ -168,7 +175,7 @@ func (s *server) timers(life int) {
 	s.planTimers(sleep)
 }
 
-// sweep is one pass of the slow sweep.
+// sweep is one pass of the slow sweep, and one of the journal's retention.
 func (s *server) sweep(life int) {
 	if s.life != life {
 		return
@@ -180,7 +187,12 @@ func (s *server) sweep(life int) {
 	if err != nil {
 		s.world.log("sweep: %v", err)
 	}
-	s.world.after(sweepEvery, func() { s.sweep(life) })
+	if _, err = s.engine.Retain(context.Background()); err != nil {
+		s.world.log("retention: %v", err)
+	}
+	if s.life == life {
+		s.world.after(sweepEvery, func() { s.sweep(life) })
+	}
 }
 
 // planClass plans the next round of one of delivery's loops.

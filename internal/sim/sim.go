@@ -20,7 +20,7 @@ type Config struct {
 	Model bool
 	// Trace takes a line for everything that happens; nil for none.
 	Trace io.Writer
-	// Delivery are the limits of the server's delivery.
+	// Delivery are the limits of the server's delivery; the zero value for what the seed chooses.
 	Delivery deliver.Limits
 	// Wrap replaces the disk by a worse one; nil for none.
 	Wrap func(kv.Store) kv.Store
@@ -97,8 +97,11 @@ func newWorld(c Config) *world {
 	if w.plan == nil {
 		w.plan = NewPlan(c.Seed)
 	}
+	if w.config.Delivery == (deliver.Limits{}) && chance(w.play, 0.3) {
+		w.config.Delivery = deliver.Limits{MaxExecutes: 1 + w.play.IntN(3), MaxUnblocks: 1 + w.play.IntN(2), MaxHints: 1, WriteBytes: 1}
+	}
 	w.ledger = newLedger(w)
-	w.follower = newFollower(c.Model)
+	w.follower = newFollower(c.Model && !w.program.Large) // the model knows no bounds of a preload in bytes
 	return w
 }
 
