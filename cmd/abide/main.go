@@ -26,6 +26,7 @@ type commands struct {
 	Check    checkCommand    `cmd:"" help:"Check the data file of a server that does not run, from end to end; on request, repair its indexes."`
 	Bench    benchCommand    `cmd:"" help:"Measure a server and print one JSON object. It counts and times; it asserts nothing."`
 	Simulate simulateCommand `cmd:"" help:"Run whole servers, workers and faults in simulated time, many seeds, and check everything they answer."`
+	Verify   verifyCommand   `cmd:"" help:"Check a running server from outside, request by request, against the protocol."`
 	Version  versionCommand  `cmd:"" help:"Print what this binary is."`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version and exit."`

@@ -15,6 +15,8 @@ var breaches = []struct {
 }{
 	{checkImports, "internal/machine/x.go", `import "abide/protocol"`, `import "abide/kv"`, "pure", 1},
 	{checkImports, "internal/machine/x.go", `import "sort"`, `import "time"`, "epoch milliseconds", 1},
+	{checkImports, "internal/workload/x.go", `import "abide/protocol"`, `import "abide/internal/machine"`, "the oracle shares no rule", 1},
+	{checkImports, "internal/conform/x.go", `import "net/http"`, `import "abide/internal/engine"`, "from outside", 1},
 	{checkImports, "internal/machine/x.go", `import "strings"`, `import "log/slog"`, "no log", 1},
 	{checkImports, "kv/batch/x.go", `import "abide/kv"`, `import "abide/protocol"`, "nothing of promises", 1},
 	{checkImports, "kv/x.go", `import "errors"`, `import "abide/kv/batch"`, "none of its engines", 1},
