@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"abide/internal/bench"
+	"abide/kv/kvbench"
 )
 
 // benchCommand measures a server.
 type benchCommand struct {
-	Mode    string       `arg:"" placeholder:"MODE" help:"What one operation is: noop, create, get, lifecycle, dispatch or workflow."`
+	Mode    string       `arg:"" placeholder:"MODE" help:"What one operation is: noop, create, get, lifecycle, dispatch or workflow; or, of the store alone: kv-write, kv-read, kv-mixed or kv-size."`
 	URL     string       `name:"url" placeholder:"URL" help:"The server to measure; without it an own one is started, on a temporary file in .abide/."`
 	Clients int          `default:"64" placeholder:"N" help:"Clients, each with one operation in flight."`
 	For     milliseconds `default:"10s" placeholder:"DURATION" help:"Measured time."`
@@ -22,12 +24,22 @@ type benchCommand struct {
 	Size    int          `default:"200" placeholder:"BYTES" help:"Length of each param's and value's data."`
 	Seed    uint64       `default:"1" placeholder:"N" help:"Fixes payloads and random choices."`
 	Preload int          `default:"0" placeholder:"N" help:"Promises to create and settle before the warmup."`
+	Keys    int          `default:"0" placeholder:"N" help:"Keys in the store, for the modes of the store alone; by default 100000, in kv-size 1000000."`
 }
 
 // Validate checks the values; kong calls it.
 func (c *benchCommand) Validate() error {
 	if c.Mode == "" {
 		return nil // kong is about to say that it is missing
+	}
+	if c.ofStore() {
+		return c.validateStore()
+	}
+	if !slices.Contains(bench.Modes(), bench.Mode(c.Mode)) {
+		return fmt.Errorf("unknown mode %q: use one of %s, %s", c.Mode, bench.ModeNames(), kvbench.ModeNames())
+	}
+	if c.Keys != 0 {
+		return fmt.Errorf("--keys is for the modes of the store alone; %s has --preload", c.Mode)
 	}
 	config := c.config()
 	if c.URL == "" { // where an own server comes from is known only when it is started
@@ -60,6 +72,9 @@ func (c *benchCommand) Run(in surroundings, _ *environment) error {
 		case <-ctx.Done():
 		}
 	}()
+	if c.ofStore() {
+		return c.runStore(ctx, in)
+	}
 	config := c.config()
 	if c.URL == "" {
 		own, err := ownServer(in.environ)
@@ -77,13 +92,15 @@ func (c *benchCommand) Run(in surroundings, _ *environment) error {
 	clear()
 	switch {
 	case ctx.Err() != nil:
-		return errors.New("interrupted; nothing was measured to its end")
+		return errInterrupted
 	case err != nil:
 		return err
 	}
 	report.Version = buildVersion()
 	return json.NewEncoder(in.stdout).Encode(report)
 }
+
+var errInterrupted = errors.New("interrupted; nothing was measured to its end")
 
 // ownServer is this very binary with production's defaults: no settings from the environment reach it. Its
 // data goes below the current folder, since a temporary folder may be in memory, where a sync costs nothing.

@@ -102,7 +102,7 @@ type OwnServer struct {
 func (c Config) Validate() error {
 	switch {
 	case !slices.Contains(Modes(), c.Mode):
-		return fmt.Errorf("unknown mode %q: use one of %s", c.Mode, modeNames())
+		return fmt.Errorf("unknown mode %q: use one of %s", c.Mode, ModeNames())
 	case c.Clients < 1 || c.Clients > MaxClients:
 		return fmt.Errorf("%d clients: use 1 to %d", c.Clients, MaxClients)
 	case c.For <= 0:
@@ -122,7 +122,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-func modeNames() string {
+// ModeNames lists the modes for a person.
+func ModeNames() string {
 	names := make([]string, 0, len(Modes()))
 	for _, m := range Modes() {
 		names = append(names, string(m))
