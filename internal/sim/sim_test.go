@@ -10,17 +10,25 @@ import (
 var (
 	oneSeed   = flag.Uint64("seed", 0, "run this seed alone, with its trace printed")
 	fromSeed  = flag.Uint64("from", 1, "the first seed")
-	seedCount = flag.Uint64("seeds", 150, "how many seeds to run")
-	withModel = flag.Bool("model", true, "compare every answer with the reference model's")
+	seedCount = flag.Uint64("seeds", 80, "how many seeds to run")
+	withModel = flag.Bool("model", false, "compare every answer with the reference model's; otherwise in one seed of four")
 	stopFirst = flag.Bool("stop", false, "stop at the first seed that fails")
 )
 
-// replay is how to run a seed again.
-const replay = "go test ./internal/sim -run TestSeeds -seed %d"
+// replay is how to run a seed again. Its trace is printed where it fails; with -v in any case.
+const replay = "go test ./internal/sim -seed %d"
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *oneSeed != 0 {
+		_ = flag.Set("test.run", "^TestSeeds$")
+	}
+	os.Exit(m.Run())
+}
 
 func TestSeeds(t *testing.T) {
 	if *oneSeed != 0 {
-		r := Run(Config{Seed: *oneSeed, Model: *withModel, Trace: os.Stdout})
+		r := Run(Config{Seed: *oneSeed, Model: true, Trace: os.Stdout})
 		t.Logf("%+v", r.Stats)
 		if r.Err != nil {
 			t.Fatal(r.Err)
@@ -28,7 +36,7 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	for seed := *fromSeed; seed < *fromSeed+*seedCount; seed++ {
-		if r := Run(Config{Seed: seed, Model: *withModel}); r.Err != nil {
+		if r := Run(Config{Seed: seed, Model: *withModel || seed%4 == 0}); r.Err != nil {
 			t.Errorf("seed %d: %v\nreplay: "+replay, seed, r.Err, seed)
 			if *stopFirst {
 				return
