@@ -141,7 +141,7 @@ func (w *world) judge(s *server, n *Node) {
 		return // its flow ended before it came to it
 	}
 	for _, batch := range n.Steps {
-		for _, child := range batch {
+		for _, child := range batch.Nodes {
 			w.judge(s, child)
 		}
 	}
@@ -165,13 +165,13 @@ func (w *world) judge(s *server, n *Node) {
 	}
 	sum := fnv.New64a()
 	for _, batch := range n.Steps {
-		for _, child := range batch {
+		for _, child := range batch.Nodes {
 			c, ok := w.record(s, child.ID)
-			if !ok || (c.State == protocol.Pending && child.Kind != Detached) {
+			if !ok || (c.State == protocol.Pending && child.Kind != Detached && !batch.Any) {
 				w.fail("%q has ended without its step %q", n.ID, child.ID)
 				return
 			}
-			addResult(sum, child, c)
+			addResult(sum, batch, child, c)
 		}
 	}
 	if data, _ := p.Value.Data(); data != fmt.Sprintf("%016x", sum.Sum64()) {

@@ -87,8 +87,8 @@ func (c *client) begin(root *Root) {
 // settleBelow settles the externals of a call tree, each some time after its root has begun.
 func (c *client) settleBelow(n *Node, begun time.Duration) {
 	for _, batch := range n.Steps {
-		for _, child := range batch {
-			if child.Kind == External {
+		for _, child := range batch.Nodes {
+			if child.Kind == External && !child.Never {
 				settle := &protocol.PromiseSettle{ID: child.ID, State: child.ends(), Value: protocol.MakeValue(nil, "of "+child.ID)}
 				c.world.after(begun+child.For, func() { c.settle(settle, retryPause) })
 			}

@@ -18,16 +18,23 @@ const (
 	Detached                 // a flow that nobody waits for
 )
 
+// Batch is steps of a flow that are begun together, and awaited together: all of them or, with Any, the first to settle.
+type Batch struct {
+	Nodes []*Node
+	Any   bool
+}
+
 // Node is one promise of a call tree, and what happens for it.
 type Node struct {
 	ID      string
 	Kind    NodeKind
 	Target  string        // address of who runs a flow
-	Steps   [][]*Node     // of a flow: batches, one after the other; those of a batch are begun together and awaited together
+	Steps   []Batch       // of a flow, one after the other
 	Work    time.Duration // of a leaf: how long one attempt takes
 	Fails   int           // of a leaf: attempts that fail before one succeeds; of a flow: runs that end with an error
 	For     time.Duration // of a sleep: how long; of an external: how long until it is settled
 	Timeout time.Duration // from its creation to its deadline
+	Never   bool          // of an external: nobody settles it, and its deadline is after the end of everything
 	Rejects bool          // it ends as rejected
 	Size    int           // of a leaf: how many bytes its result has beyond the usual
 }
@@ -155,10 +162,19 @@ func (p *Program) grow(r *rand.Rand, flow *Node, separator string, depth int) {
 	flow.Rejects = chance(r, 0.1)
 	n := 0
 	for range 1 + r.IntN(3) {
-		var batch []*Node
-		for range 1 + r.IntN(3) {
-			batch = append(batch, p.newNode(r, fmt.Sprintf("%s%s%d", flow.ID, separator, n), separator, depth))
+		batch := Batch{Any: chance(r, 0.12)}
+		if batch.Any { // the others must be enough
+			never := &Node{ID: fmt.Sprintf("%s%s%d", flow.ID, separator, n), Kind: External, Never: true, Timeout: deadline}
+			p.nodes[never.ID] = never
+			batch.Nodes = append(batch.Nodes, never)
 			n++
+		}
+		for range 1 + r.IntN(3) {
+			batch.Nodes = append(batch.Nodes, p.newNode(r, fmt.Sprintf("%s%s%d", flow.ID, separator, n), separator, depth))
+			n++
+		}
+		if batch.Any && batch.Nodes[1].Kind == Detached {
+			batch.Any, batch.Nodes = false, batch.Nodes[1:]
 		}
 		flow.Steps = append(flow.Steps, batch)
 	}

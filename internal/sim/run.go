@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"hash/fnv"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -62,13 +63,16 @@ func (r *run) next() {
 	}
 	for _, batch := range r.node.Steps {
 		var awaited []string
-		for _, child := range batch {
+		settled := 0
+		for _, child := range batch.Nodes {
 			p, known := r.known[child.ID]
 			switch {
 			case !known:
 				r.create(child)
 				return
-			case p.State != protocol.Pending || child.Kind == Detached:
+			case child.Kind == Detached:
+			case p.State != protocol.Pending:
+				settled++
 			case child.Kind == Leaf:
 				r.work(child)
 				return
@@ -76,7 +80,7 @@ func (r *run) next() {
 				awaited = append(awaited, child.ID)
 			}
 		}
-		if len(awaited) > 0 {
+		if len(awaited) > 0 && !(batch.Any && settled > 0) {
 			r.suspend(awaited)
 			return
 		}
@@ -180,8 +184,8 @@ func (r *run) suspend(awaited []string) {
 func (r *run) fulfill() {
 	sum := fnv.New64a()
 	for _, batch := range r.node.Steps {
-		for _, child := range batch {
-			addResult(sum, child, r.known[child.ID])
+		for _, child := range batch.Nodes {
+			addResult(sum, batch, child, r.known[child.ID])
 		}
 	}
 	action := protocol.PromiseSettle{ID: r.id, State: r.node.ends(), Value: protocol.MakeValue(nil, fmt.Sprintf("%016x", sum.Sum64()))}
@@ -190,9 +194,9 @@ func (r *run) fulfill() {
 	r.end()
 }
 
-// addResult adds what a flow has got of one child.
-func addResult(sum interface{ Write([]byte) (int, error) }, child *Node, p protocol.Promise) {
-	if child.Kind == Detached {
+// addResult adds what a flow has got of one child. Which of several was the first is not written down anywhere.
+func addResult(sum io.Writer, batch Batch, child *Node, p protocol.Promise) {
+	if child.Kind == Detached || batch.Any {
 		return
 	}
 	_, _ = fmt.Fprintf(sum, "%s=%s:%s;", child.ID, p.State, p.Value)
