@@ -10,100 +10,116 @@ import (
 )
 
 // prologue is what a printed program begins with: calls that compare, and say what differs.
-const prologue = `s := open(t) // the store that failed, empty
-	at, last := map[int]kv.Position{}, kv.Position{}
-	same := func(what string, err error, want []string, got ...string) error {
-		if err == nil && !slices.Equal(got, want) {
-			err = fmt.Errorf("%s gives %q, want %q", what, got, want)
-		}
-		return err
+const prologue = `// program is the store that failed, and what is known of its positions.
+type program struct {
+	*testing.T
+	s    kv.Store
+	at   map[int]kv.Position
+	last kv.Position
+}
+
+func (p *program) check(err error) {
+	p.Helper()
+	if err != nil {
+		p.Error(err)
 	}
-	text := func(value []byte) string {
-		if value == nil {
-			return "<none>"
-		}
-		return string(value)
+}
+
+func (p *program) same(what string, err error, want []string, got ...string) error {
+	if err == nil && !slices.Equal(got, want) {
+		err = fmt.Errorf("%s gives %q, want %q", what, got, want)
 	}
-	get := func(r kv.Reader, key string, want ...string) error {
-		value, err := r.Get([]byte(key))
-		return same("get", err, want, text(value))
+	return err
+}
+
+func (p *program) text(value []byte) string {
+	if value == nil {
+		return "<none>"
 	}
-	getMany := func(r kv.Reader, a, b string, want ...string) error {
-		values, err := r.GetMany([][]byte{[]byte(a), []byte(b), []byte(a)})
-		var got []string
-		for _, v := range values {
-			got = append(got, text(v))
-		}
-		return same("get many", err, want, got...)
+	return string(value)
+}
+
+func (p *program) get(r kv.Reader, key string, want ...string) error {
+	value, err := r.Get([]byte(key))
+	return p.same("get", err, want, p.text(value))
+}
+
+func (p *program) getMany(r kv.Reader, a, b string, want ...string) error {
+	values, err := r.GetMany([][]byte{[]byte(a), []byte(b), []byte(a)})
+	var got []string
+	for _, v := range values {
+		got = append(got, p.text(v))
 	}
-	scan := func(r kv.Reader, start, end string, limit int, want ...string) error {
-		entries, err := r.Scan(kv.Range{Start: []byte(start), End: []byte(end)}, limit)
-		var got []string
-		for _, e := range entries {
-			got = append(got, string(e.Key)+"="+text(e.Value))
-		}
-		return same("scan", err, want, got...)
+	return p.same("get many", err, want, got...)
+}
+
+func (p *program) scan(r kv.Reader, start, end string, limit int, want ...string) error {
+	entries, err := r.Scan(kv.Range{Start: []byte(start), End: []byte(end)}, limit)
+	var got []string
+	for _, e := range entries {
+		got = append(got, string(e.Key)+"="+p.text(e.Value))
 	}
-	journal := func(v kv.Snapshot, partition string, after kv.EntryPosition, limit int, want ...string) error {
-		entries, err := v.Journal([]byte(partition), after, limit)
-		if errors.Is(err, kv.ErrExpired) {
-			return same("journal", nil, want, "expired")
-		}
-		var got []string
-		for _, e := range entries {
-			got = append(got, string(e.Record))
-		}
-		return same("journal", err, want, got...)
+	return p.same("scan", err, want, got...)
+}
+
+func (p *program) journal(v kv.Snapshot, partition string, after kv.EntryPosition, limit int, want ...string) error {
+	entries, err := v.Journal([]byte(partition), after, limit)
+	if errors.Is(err, kv.ErrExpired) {
+		return p.same("journal", nil, want, "expired")
 	}
-	place := func(statement int, index uint32) kv.EntryPosition {
-		if at[statement].IsZero() {
-			return kv.EntryPosition{}
-		}
-		return kv.EntryPosition{Commit: at[statement], Index: index}
+	var got []string
+	for _, e := range entries {
+		got = append(got, string(e.Record))
 	}
-	update := func(statement int, writes bool, fn func(kv.Tx) error) error {
-		position, err := kv.Run(context.Background(), s, kv.Hints{}, fn)
-		if err == nil && (writes && position.Compare(last) <= 0 || !writes && !position.IsZero()) {
-			err = fmt.Errorf("update %d has the position %v after %v", statement, position, last)
-		}
-		if at[statement] = position; writes {
-			last = position
-		}
-		return err
+	return p.same("journal", err, want, got...)
+}
+
+func (p *program) place(statement int, index uint32) kv.EntryPosition {
+	if p.at[statement].IsZero() {
+		return kv.EntryPosition{}
 	}
+	return kv.EntryPosition{Commit: p.at[statement], Index: index}
+}
+
+func (p *program) update(statement int, writes bool, fn func(kv.Tx) error) error {
+	at, err := kv.Run(context.Background(), p.s, kv.Hints{}, fn)
+	if err == nil && (writes && at.Compare(p.last) <= 0 || !writes && !at.IsZero()) {
+		err = fmt.Errorf("update %d has the position %v after %v", statement, at, p.last)
+	}
+	if p.at[statement] = at; writes {
+		p.last = at
+	}
+	return err
+}
+
+func (p *program) fail(fn func(kv.Tx) error) error {
 	meant := errors.New("meant")
-	fail := func(fn func(kv.Tx) error) error {
-		_, err := kv.Run(context.Background(), s, kv.Hints{}, func(tx kv.Tx) error {
-			if err := fn(tx); err != nil {
-				return err
-			}
-			return meant
-		})
-		if err == meant {
-			return nil
+	_, err := kv.Run(context.Background(), p.s, kv.Hints{}, func(tx kv.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
 		}
-		return fmt.Errorf("a closure that fails: %w", err)
+		return meant
+	})
+	if err == meant {
+		return nil
 	}
-	view := func(fn func(kv.Snapshot) error) error { return s.View(context.Background(), fn) }
-	compact := func(statement int, partition string, target, want kv.EntryPosition, wantMore bool) error {
-		floor, more, err := kv.Compact(context.Background(), s, []byte(partition), target)
-		if err == nil && (floor != want || more != wantMore) {
-			err = fmt.Errorf("compaction gives %v, %v, want %v, %v", floor, more, want, wantMore)
+	return fmt.Errorf("a closure that fails: %w", err)
+}
+
+func (p *program) view(fn func(kv.Snapshot) error) error { return p.s.View(context.Background(), fn) }
+
+func (p *program) compact(statement int, partition string, target, want kv.EntryPosition, wantMore bool) error {
+	floor, more, err := kv.Compact(context.Background(), p.s, []byte(partition), target)
+	if err == nil && (floor != want || more != wantMore) {
+		err = fmt.Errorf("compaction gives %v, %v, want %v, %v", floor, more, want, wantMore)
+	}
+	return errors.Join(err, p.view(func(v kv.Snapshot) error {
+		if v.Bound().Compare(p.last) > 0 {
+			p.at[statement], p.last = v.Bound(), v.Bound()
 		}
-		return errors.Join(err, view(func(v kv.Snapshot) error {
-			if v.Bound().Compare(last) > 0 {
-				at[statement], last = v.Bound(), v.Bound()
-			}
-			return nil
-		}))
-	}
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	_, _, _, _, _, _, _, _ = getMany, get, scan, journal, place, update, fail, compact
+		return nil
+	}))
+}
 `
 
 // printProgram prints a history as a Go test with the answers that the model gives. It is to be pasted into
@@ -111,11 +127,11 @@ const prologue = `s := open(t) // the store that failed, empty
 // that makes the store, and reopen where the history has it.
 func printProgram(h history) string {
 	p := &printer{model: newModel()}
-	p.printf("func TestHistory(t *testing.T) {\n\t%s\n", prologue)
+	p.printf("%s\nfunc TestHistory(t *testing.T) {\np := &program{T: t, s: open(t), at: map[int]kv.Position{}}\n", prologue)
 	for i := range h {
 		p.statement(&h[i], true)
 	}
-	p.printf("check(view(func(v kv.Snapshot) error {\nreturn %s\n}))\n}\n", p.scanAll())
+	p.printf("p.check(p.view(func(v kv.Snapshot) error {\nreturn %s\n}))\n}\n", p.scanAll())
 	source, err := format.Source([]byte(p.out.String()))
 	if err != nil {
 		return p.out.String() // better than nothing
@@ -138,7 +154,7 @@ func (p *printer) next() kv.Position {
 }
 
 func (p *printer) statement(s *statement, top bool) {
-	before, after := "check(", ")\n"
+	before, after := "p.check(", ")\n"
 	if !top {
 		before, after = "if err := ", "; err != nil {\nreturn err\n}\n"
 	}
@@ -146,27 +162,27 @@ func (p *printer) statement(s *statement, top bool) {
 	case doUpdate, doFail:
 		p.update(s, before, after)
 	case doView:
-		p.printf("%sview(func(v kv.Snapshot) error {\n", before)
+		p.printf("%sp.view(func(v kv.Snapshot) error {\n", before)
 		p.viewBody(s.body)
 		p.printf("return nil\n})%s", after)
 	case doCompact:
 		target := p.place(s.target)
 		floor, more, wrote := p.model.compact(s.partition, p.model.position(s.target))
-		p.printf("%scompact(%d, %s, %s, %s, %v)%s", before, s.number, quote(s.partition), target, p.placeOf(floor), more, after)
+		p.printf("%sp.compact(%d, %s, %s, %s, %v)%s", before, s.number, quote(s.partition), target, p.placeOf(floor), more, after)
 		if wrote {
 			p.model.commit(s.number, nil, p.next())
 		}
 	case doReopen:
-		p.printf("check(s.Close())\ns = reopen(t)\n")
+		p.printf("p.check(p.s.Close())\np.s = reopen(t)\n")
 	}
 }
 
 func (p *printer) update(s *statement, before, after string) {
 	next := p.model.clone()
 	results, writes := next.run(s.body)
-	call := fmt.Sprintf("update(%d, %v, ", s.number, writes)
+	call := fmt.Sprintf("p.update(%d, %v, ", s.number, writes)
 	if s.kind == doFail {
-		call = "fail("
+		call = "p.fail("
 	}
 	p.printf("%s%sfunc(tx kv.Tx) error {\nreturn errors.Join(\n", before, call)
 	for _, op := range s.body {
@@ -206,13 +222,13 @@ func (p *printer) read(from string, op operation, want []string) string {
 	var call string
 	switch op.kind {
 	case opGet:
-		call = fmt.Sprintf("get(%s, %s", from, quote(op.key))
+		call = fmt.Sprintf("p.get(%s, %s", from, quote(op.key))
 	case opGetMany:
-		call = fmt.Sprintf("getMany(%s, %s, %s", from, quote(op.key), quote(op.end))
+		call = fmt.Sprintf("p.getMany(%s, %s, %s", from, quote(op.key), quote(op.end))
 	case opScan:
-		call = fmt.Sprintf("scan(%s, %s, %s, %d", from, quote(op.key), quote(op.end), op.limit)
+		call = fmt.Sprintf("p.scan(%s, %s, %s, %d", from, quote(op.key), quote(op.end), op.limit)
 	case opJournal:
-		call = fmt.Sprintf("journal(%s, %s, %s, %d", from, quote(op.key), p.place(op.after), op.limit)
+		call = fmt.Sprintf("p.journal(%s, %s, %s, %d", from, quote(op.key), p.place(op.after), op.limit)
 	}
 	for _, w := range want {
 		call += ", " + quote(w)
@@ -230,9 +246,9 @@ func (p *printer) place(r reference) string {
 		return "kv.EntryPosition{}"
 	}
 	if r.index == kv.AfterCommit {
-		return fmt.Sprintf("place(%d, kv.AfterCommit)", r.statement)
+		return fmt.Sprintf("p.place(%d, kv.AfterCommit)", r.statement)
 	}
-	return fmt.Sprintf("place(%d, %d)", r.statement, r.index)
+	return fmt.Sprintf("p.place(%d, %d)", r.statement, r.index)
 }
 
 // placeOf prints a position of the model.
