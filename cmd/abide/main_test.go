@@ -99,6 +99,7 @@ func TestUsageErrors(t *testing.T) {
 		{"dev --server-port 65536", "", "from 0 to 65535"},
 		{"bench", "", "<mode>"},
 		{"simulate --seeds 0", "", "--seeds"},
+		{"simulate --faults 1,2", "", "--seed"},
 		{"simulate --workers 5000", "", "--workers"},
 		{"bench creation", "", "noop, create, get, lifecycle, dispatch, workflow"},
 		{"bench creation", "", "kv-write, kv-read, kv-mixed, kv-size"},

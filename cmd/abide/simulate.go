@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"abide/internal/sim"
@@ -17,6 +18,7 @@ type simulateCommand struct {
 	Seeds   uint64 `default:"1000" placeholder:"N" help:"How many universes to run."`
 	From    uint64 `default:"1" placeholder:"SEED" help:"The first seed; the others follow it."`
 	Seed    uint64 `placeholder:"SEED" help:"Run this seed alone and print its trace."`
+	Faults  []int  `placeholder:"N,..." help:"With --seed: only these faults of its plan, by their numbers."`
 	Workers int    `placeholder:"N" help:"Universes at a time. Default: one per core."`
 	Model   bool   `help:"Also compare every answer with that of the reference model, which takes several times as long."`
 	JSON    bool   `name:"json" help:"Print the report as one JSON object."`
@@ -25,6 +27,8 @@ type simulateCommand struct {
 // Validate checks the values; kong calls it.
 func (c *simulateCommand) Validate() error {
 	switch {
+	case len(c.Faults) > 0 && c.Seed == 0:
+		return errors.New("--faults: which faults there are depends on the seed; give --seed as well")
 	case c.Seeds < 1:
 		return errors.New("--seeds: at least 1")
 	case c.Workers < 0 || c.Workers > 1024:
@@ -57,8 +61,7 @@ const simulateMemory = 400
 // Run runs the seeds and prints what came of them.
 func (c *simulateCommand) Run(in surroundings, _ *environment) error {
 	if c.Seed != 0 {
-		r := sim.Run(sim.Config{Seed: c.Seed, Model: c.Model, Trace: in.stdout})
-		return r.Err
+		return c.one(in)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -84,6 +87,29 @@ func (c *simulateCommand) Run(in surroundings, _ *environment) error {
 		return fmt.Errorf("interrupted after %d seeds", report.Seeds)
 	}
 	return nil
+}
+
+// one runs one seed with its trace. If it fails, the few faults that it takes are looked for.
+func (c *simulateCommand) one(in surroundings) error {
+	config := sim.Config{Seed: c.Seed, Model: c.Model, Trace: in.stdout}
+	plan := sim.NewPlan(c.Seed)
+	if len(c.Faults) > 0 {
+		config.Plan = plan.Only(c.Faults)
+		return sim.Run(config).Err
+	}
+	fmt.Fprintf(in.stdout, "faults of seed %d:\n%s", c.Seed, plan)
+	failure := sim.Run(config).Err
+	if failure == nil {
+		return nil
+	}
+	few, r := sim.Shrink(config)
+	fmt.Fprintln(in.stdout, "\nIt takes these faults alone:")
+	for _, n := range few {
+		fmt.Fprintf(in.stdout, "%3d %s\n", n, plan.Faults[n])
+	}
+	fmt.Fprintf(in.stdout, "replay: abide simulate --seed %d --faults %s\n%v\n",
+		c.Seed, strings.Trim(strings.ReplaceAll(fmt.Sprint(few), " ", ","), "[]"), r.Err)
+	return failure
 }
 
 func (c *simulateCommand) run(ctx context.Context, in surroundings) simulated {

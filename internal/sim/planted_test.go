@@ -125,3 +125,25 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		})
 	}
 }
+
+func TestShrinkKeepsTheFaultsThatItTakes(t *testing.T) {
+	c := Config{Outbox: func(o deliver.Outbox) deliver.Outbox { return eager{o} }}
+	for c.Seed = 1; ; c.Seed++ {
+		if Run(c).Err != nil {
+			break
+		}
+		if c.Seed == 60 {
+			t.Fatal("no seed fails")
+		}
+	}
+	all := NewPlan(c.Seed)
+	few, r := Shrink(c)
+	t.Logf("seed %d, faults %v of %d: %v", c.Seed, few, len(all.Faults), r.Err)
+	if r.Err == nil || len(few) == 0 || len(few) > 3 {
+		t.Fatalf("%d of %d faults are left: %v", len(few), len(all.Faults), r.Err)
+	}
+	c.Plan = all.Only(few)
+	if again := Run(c); again.Err == nil || again.Err.Error() != r.Err.Error() {
+		t.Errorf("replayed, it ends with %v; before with %v", again.Err, r.Err)
+	}
+}

@@ -100,6 +100,9 @@ func newWorld(c Config) *world {
 	if w.config.Delivery == (deliver.Limits{}) && chance(w.play, 0.3) {
 		w.config.Delivery = deliver.Limits{MaxExecutes: 1 + w.play.IntN(3), MaxUnblocks: 1 + w.play.IntN(2), MaxHints: 1, WriteBytes: 1}
 	}
+	if w.config.Delivery.HoldMs == 0 { // as the binary sets it
+		w.config.Delivery.HoldMs = retryTimeout.Milliseconds()
+	}
 	w.ledger = newLedger(w)
 	w.follower = newFollower(c.Model && !w.program.Large) // the model knows no bounds of a preload in bytes
 	return w
