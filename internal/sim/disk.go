@@ -26,7 +26,8 @@ func newDisk(wrap func(kv.Store) kv.Store) *disk {
 }
 
 // handle is the disk as one life of a server sees it, with all that goes wrong between them. It implements kv.Store
-// and kv.Pacer.
+// and kv.Pacer. (kvfault decides by the number of a call alone; here faults come and go with the plan, a slow call lets
+// others act, a death falls between two certain commits, and the world must know what became of each.)
 type handle struct {
 	world    *world
 	server   *server

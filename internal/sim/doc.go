@@ -6,10 +6,22 @@
 // What is to be done (Program) and what goes wrong (Plan) are data, made from the seed apart from each other, so that a
 // failure can be tried again with less of either.
 //
+// What is watched: every answer against all earlier ones (ledger.go), against the fate of its own transaction and, if
+// asked for, against the reference model (model.go); the journal, which must fold to what is stored and in which time
+// never goes back; the whole store, by its own checker, every now and then, after every restart and at the end. Once
+// the faults are over everything must come to its end within a bounded time: no open task, every listener told by a
+// message unless its stream was mute, every result that of its steps, every instant of a schedule served once, nothing
+// set aside.
+//
+// What it does not show: commits that several requests share (each is its own here), the real disk, races between
+// goroutines, HTTP and JSON, several workspaces, debug time. Other suites do. One server runs; the world has a list of
+// them, and requests and streams choose among its members.
+//
 // The files: world.go (events, time, trace), program.go (what the workers run), plan.go (faults), network.go (requests
 // and answers), stream.go (messages to workers), disk.go (the store that fails), server.go (one server's life and
 // loops), worker.go and run.go (an SDK), client.go, operator.go (who starts, settles, halts, searches), ledger.go
-// (what was answered, and what may be answered after it), check.go (the state at rest and the end), sim.go (Run).
+// (what was answered, and what may be answered after it), model.go (the reference model and the journal), check.go (the
+// state at rest and the end), sim.go (Run), many.go (many seeds), shrink.go (fewer faults).
 //
 // No event starts a goroutine, reads a clock or lets the order of a map decide anything. The same seed gives the same
 // trace, byte for byte.
