@@ -26,6 +26,7 @@ type conn struct {
 
 	keys, journal           statements
 	begin, commit, rollback *sqlite3.Stmt
+	counter                 *sqlite3.Stmt // reads the commit counter, which every snapshot does
 }
 
 // statements are those of one table; put and remove only on the writer's connection.
@@ -109,7 +110,8 @@ func (c *conn) prepare(r role) error {
 		to  **sqlite3.Stmt
 		sql string
 	}
-	list := []compile{{&c.begin, begin}, {&c.commit, `COMMIT`}, {&c.rollback, `ROLLBACK`}}
+	list := []compile{{&c.begin, begin}, {&c.commit, `COMMIT`}, {&c.rollback, `ROLLBACK`},
+		{&c.counter, fmt.Sprintf(`SELECT v FROM journal WHERE k = x'%X'`, counterKey)}}
 	for table, s := range map[string]*statements{"kv": &c.keys, "journal": &c.journal} {
 		list = append(list,
 			compile{&s.get, `SELECT v FROM ` + table + ` WHERE k = ?1`},
@@ -214,11 +216,15 @@ func (c *conn) apply(change *batch.Write) error {
 
 // sequence reads the number of the last commit.
 func (c *conn) sequence() (uint64, error) {
-	value, err := c.Get(counterKey)
-	if err != nil {
-		return 0, err
+	var sequence uint64
+	var bad error
+	if c.counter.Step() {
+		sequence, bad = decodeSequence(c.counter.ColumnRawBlob(0))
 	}
-	return decodeSequence(value)
+	if err := c.counter.Reset(); err != nil {
+		return 0, failure("get", err)
+	}
+	return sequence, bad
 }
 
 var counterKey = batch.CounterKey()

@@ -225,7 +225,7 @@ func TestLossOfPower(t *testing.T) {
 	for name, h := range map[string]hazard{"on a good disk": {}, "on a failing disk": {failing: 15}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seeds := Times(6, 1000)
+			seeds := Times(4, 1000)
 			checked, losses, d := findLosses(t, seeds, h)
 			if checked < 15*seeds {
 				t.Errorf("only %d crashes", checked)
