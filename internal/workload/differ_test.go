@@ -1,4 +1,4 @@
-package workload_test
+package workload
 
 import (
 	"bytes"
@@ -15,11 +15,10 @@ import (
 	"abide/internal/api"
 	"abide/internal/engine"
 	"abide/internal/keyspace"
-	"abide/internal/workload"
 	"abide/kv/sqlitekv"
 )
 
-const retryMs = 30_000
+const serverRetryMs = 30_000
 
 // bigDrain is more than the 256 waiters that the server wakes in one transaction.
 const bigDrain = 300
@@ -34,7 +33,7 @@ func (s handlerServer) Post(path string, body []byte) (int, []byte, error) {
 }
 
 // startServer is a whole server on SQLite, but for the sockets and the delivery.
-func startServer(t *testing.T) workload.Server {
+func startServer(t *testing.T) Server {
 	t.Helper()
 	store, err := sqlitekv.Open(sqlitekv.Options{Path: filepath.Join(t.TempDir(), "abide.db"), Keys: keyspace.Register(), Now: time.Now})
 	if err != nil {
@@ -45,7 +44,7 @@ func startServer(t *testing.T) workload.Server {
 			t.Error(err)
 		}
 	})
-	e, err := engine.Open(context.Background(), store, engine.Options{RetryTimeoutMs: retryMs})
+	e, err := engine.Open(context.Background(), store, engine.Options{RetryTimeoutMs: serverRetryMs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,18 +62,18 @@ func TestDifferential(t *testing.T) {
 		runs = 300
 	}
 	server := startServer(t)
-	met := workload.NewCoverage()
+	met := NewCoverage()
 	for seed := range runs {
-		run := workload.NewRun(server, fmt.Sprintf("seed%d-", seed), retryMs)
-		g := workload.NewGenerator(uint64(seed))
+		run := NewRun(server, fmt.Sprintf("seed%d-", seed), serverRetryMs)
+		g := NewGenerator(uint64(seed))
 		if seed%3 == 0 {
 			g.BigDrain = bigDrain
 		}
 		err := run.Generate(g, requests, 100)
 		met.Merge(run.Coverage)
-		var found *workload.Difference
+		var found *Difference
 		if errors.As(err, &found) {
-			short := workload.Shrink(found, workload.Replayer(server, fmt.Sprintf("shrink%d", seed), retryMs))
+			short := Shrink(found, Replayer(server, fmt.Sprintf("shrink%d", seed), serverRetryMs))
 			t.Fatalf("seed %d: the server and the model differ:\n%v", seed, short)
 		}
 		if err != nil {
