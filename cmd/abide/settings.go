@@ -37,7 +37,7 @@ type serverSettings struct {
 	MessagesBatchSize    int          `setting:"messages.batch_size" default:"100" placeholder:"N" help:"Accepted, without effect: the server sizes its reads itself."`
 
 	JournalRetentionAge     milliseconds `setting:"journal.retention_age" default:"7d" placeholder:"DURATION" help:"How long entries of the journal, which records every change of state, are kept."`
-	JournalRetentionEntries int          `setting:"journal.retention_entries" default:"1000000" placeholder:"N" help:"How many entries of the journal are kept for each workspace, whatever their age; about 150 bytes of disk each."`
+	JournalRetentionEntries int          `setting:"journal.retention_entries" default:"1000000" placeholder:"N" help:"How many entries of the journal are kept for each workspace, whatever their age; about 100 bytes of disk each."`
 
 	TransportsHTTPPollMaxConnections int `setting:"transports.http_poll.max_connections" name:"transports-http-poll-max-connections" default:"1000" placeholder:"N" help:"Worker streams that may be open at once."`
 	TransportsHTTPPollBufferSize     int `setting:"transports.http_poll.buffer_size" name:"transports-http-poll-buffer-size" default:"256" placeholder:"N" help:"Tasks that one stream is handed before its worker claims some of them; more than 256 count as 256."`

@@ -6,7 +6,7 @@ import "abide/kv"
 const (
 	// DefaultAgeMs is how long entries are kept by default: a week.
 	DefaultAgeMs = 7 * 24 * 60 * 60 * 1000
-	// DefaultEntries is how many entries of a workspace are kept by default. An entry takes about 150 bytes of a
+	// DefaultEntries is how many entries of a workspace are kept by default. An entry takes about 100 bytes of a
 	// SQLite file.
 	DefaultEntries = 1_000_000
 	// MaxEntries is the largest number of entries that can be asked to be kept.
