@@ -304,9 +304,23 @@ func TestCheckThatCannotBeMade(t *testing.T) {
 	if report := checkJSON(t, exitFailure, foreign); !strings.Contains(report.Error, "use the release that wrote the file") {
 		t.Errorf("%+v", report)
 	}
-	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"check", missing, "--mend"}} {
-		if r := runWith(nil, args...); r.code != exitUsage {
-			t.Errorf("%v: exit %d, %q", args, r.code, r.stderr)
+}
+
+// A server that is told to keep little of the journal does.
+func TestServerKeepsItsJournalSmall(t *testing.T) {
+	file := usedFile(t)
+	for range 20 { // the loop looks at once, but a stop may come first
+		server := start(t, serveArgs(file, "--journal-retention-entries", "10")...)
+		if _, err := server.client(t).PromiseCreate(t.Context(), protocol.PromiseCreate{ID: "last", TimeoutAt: 1 << 50}); err != nil {
+			t.Fatal(err)
+		}
+		if code := server.stop(t); code != exitOK {
+			t.Fatalf("exit %d", code)
+		}
+		report := checkJSON(t, exitOK, file, "--replay")
+		if report.Rows[kv.KindFloor] == 1 && report.Rows[kv.KindEntry] <= 11 {
+			return
 		}
 	}
+	t.Error("the journal is as long as ever")
 }
