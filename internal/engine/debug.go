@@ -112,7 +112,7 @@ func (e *Engine) reset(ctx context.Context, workspace string) error {
 		if err != nil {
 			return tx.Delete(row.Key)
 		}
-		return txn.DeleteSchedule(id)
+		return txn.RemoveSchedule(id)
 	})
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"abide/internal/keyspace"
 	"abide/internal/store"
 	"abide/kv"
 	"abide/protocol"
@@ -377,4 +378,29 @@ func TestSweep(t *testing.T) {
 	if c := f.Counts(); c.Swept != 3*n {
 		t.Errorf("%d promises were swept, want %d", c.Swept, 3*n)
 	}
+}
+
+// A reset removes what does not decode as well, and the journal says so of everything.
+func TestResetOfDamagedRecords(t *testing.T) {
+	f := newFixture(t)
+	keys := keyspace.For("default", f.layout)
+	f.do(200, &protocol.PromiseCreate{ID: "p", TimeoutAt: far, Tags: tags(protocol.TagTarget, "poll://any@g")})
+	f.do(200, &protocol.PromiseCreate{ID: "q", TimeoutAt: far})
+	for _, id := range []string{"r", "s"} {
+		f.do(200, &protocol.ScheduleCreate{ID: id, Cron: "* * * * *", PromiseID: "x", PromiseParam: protocol.MakeValue(nil, strings.Repeat("x", 100_000))})
+	}
+	for _, key := range [][]byte{keys.Object("p"), keys.Schedule("s")} {
+		f.put(key, flip(f.raw(key)))
+	}
+	f.do(200, &protocol.DebugReset{})
+	for _, kind := range []string{"object", "schedule", "schedule chunk"} {
+		if rows := f.rows(kind); len(rows) != 0 {
+			t.Errorf("%d rows of kind %s are left", len(rows), kind)
+		}
+	}
+	checker := store.Checker{Store: f.store, Layout: f.layout, NowMs: f.Now(), Report: func(p store.Problem) { t.Error(p) }}
+	if n, err := checker.Replay(context.Background()); err != nil || n != 8 {
+		t.Errorf("%d entries, %v", n, err)
+	}
+	f.damaged = true // their timers are stale until they fire
 }

@@ -2,10 +2,12 @@ package store
 
 import (
 	"bytes"
+	"errors"
 
 	"abide/internal/journal"
 	"abide/internal/keyspace"
 	"abide/kv"
+	"abide/protocol"
 )
 
 // ClearStale removes a timer entry that its record does not call for, and leaves one that it does.
@@ -63,6 +65,31 @@ func (t *Txn) Remove(row kv.Entry) error {
 		return err
 	}
 	return t.record(journal.Object, id, journal.OfObject(o), journal.State{})
+}
+
+// maxScheduleChunks is more than the chunks of the largest payload there can be.
+const maxScheduleChunks = 2 * protocol.MaxBodyBytes / chunkBytes
+
+// RemoveSchedule deletes a schedule: a workspace is being emptied. One that does not decode is deleted with its chunks;
+// its timer is stale from then on.
+func (t *Txn) RemoveSchedule(id string) error {
+	err := t.DeleteSchedule(id)
+	if !errors.Is(err, kv.ErrCorrupt) {
+		return err
+	}
+	chunks, err := t.tx.Scan(t.keys.ScheduleChunks(id), maxScheduleChunks)
+	if err != nil {
+		return err
+	}
+	for _, row := range chunks {
+		if err := t.tx.Delete(row.Key); err != nil {
+			return err
+		}
+	}
+	if err := t.journal(journal.Entry{What: journal.Schedule, ID: id}); err != nil {
+		return err
+	}
+	return t.tx.Delete(t.keys.Schedule(id))
 }
 
 // removeOther deletes the entry of a drain obligation or of an unblock message.
