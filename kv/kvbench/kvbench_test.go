@@ -12,7 +12,7 @@ import (
 	"abide/kv/sqlitekv"
 )
 
-func config(t *testing.T, mode kvbench.Mode) kvbench.Config {
+func config(t testing.TB, mode kvbench.Mode) kvbench.Config {
 	folder := t.TempDir()
 	return kvbench.Config{Mode: mode, Clients: 4, For: 30 * time.Millisecond, SizeBytes: 100, Keys: 1000, Open: func(name string) (*kvbench.Subject, error) {
 		s, err := sqlitekv.Open(sqlitekv.Options{Path: filepath.Join(folder, name+".db"), Now: time.Now})
@@ -88,5 +88,26 @@ func TestARunEndsWithItsContext(t *testing.T) {
 	c.For = time.Hour
 	if _, err := kvbench.Run(ctx, c); err == nil {
 		t.Error("a run without a context's life reports figures")
+	}
+}
+
+// BenchmarkModes reports the ratios of every mode, each of which stands for a whole run: use -benchtime 1x.
+func BenchmarkModes(b *testing.B) {
+	for _, mode := range kvbench.Modes() {
+		b.Run(string(mode), func(b *testing.B) {
+			for b.Loop() {
+				c := config(b, mode)
+				c.Clients, c.For, c.SizeBytes, c.Keys = 64, 3*time.Second, 200, 100_000
+				figures, err := kvbench.Run(context.Background(), c)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for _, f := range figures {
+					if f.Unit == "ratio" || strings.Contains(f.Name, "allocations") {
+						b.ReportMetric(f.Value, strings.NewReplacer(" ", "_", ":", "").Replace(f.Name))
+					}
+				}
+			}
+		})
 	}
 }

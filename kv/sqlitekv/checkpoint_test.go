@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ncruces/go-sqlite3/util/vfsutil"
+	"github.com/ncruces/go-sqlite3/vfs"
 
 	"abide/kv"
 )
@@ -76,5 +80,52 @@ func TestTheLogIsBounded(t *testing.T) {
 				t.Errorf("the log had %d bytes; its bound is %d, which it may pass %d times", largest, bound*pageBytes, walStop)
 			}
 		})
+	}
+}
+
+// syncCounting counts the syncs of all files.
+type syncCounting struct {
+	vfs.VFSFilename
+	syncs *atomic.Int64
+}
+
+func (v syncCounting) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	f, flags, err := v.VFSFilename.OpenFilename(name, flags)
+	return &syncCounted{f, v.syncs}, flags, err
+}
+
+type syncCounted struct {
+	vfs.File
+	syncs *atomic.Int64
+}
+
+func (f *syncCounted) SharedMemory() vfs.SharedMemory { return vfsutil.WrapSharedMemory(f.File) }
+
+func (f *syncCounted) Sync(flags vfs.SyncFlag) error {
+	f.syncs.Add(1)
+	return f.File.Sync(flags)
+}
+
+// Many writers share a sync, those of the checkpoints included.
+func TestSyncsAreShared(t *testing.T) {
+	var syncs atomic.Int64
+	vfs.Register("counting", bufferedWALs{syncCounting{vfs.Find("os").(vfs.VFSFilename), &syncs}})
+	t.Cleanup(func() { vfs.Unregister("counting") })
+	s := openAt(t, Options{Path: filepath.Join(t.TempDir(), "a.db"), vfs: "counting"})
+	const writers, each = 64, 60
+	before := syncs.Load()
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				if _, err := set(s, fmt.Sprint(w), fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := syncs.Load() - before; n*10 > writers*each {
+		t.Errorf("%d syncs for %d transactions; at most one for ten", n, writers*each)
 	}
 }
