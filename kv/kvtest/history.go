@@ -13,8 +13,8 @@ import (
 // The metamorphic runner. A history is a list of statements: transactions, some of which fail of their own
 // will, snapshots in which other statements happen, steps of compaction, restarts of the store. It is made
 // from a seed, run against a store and against the model at once, and the two must agree on every answer,
-// every position and every content. A history that fails is cut down to its shortest form and printed as the
-// a Go test.
+// every position and every content. A history that fails is cut down to its shortest form and printed as a
+// Go test.
 
 var historyTests = []test{
 	{name: "random histories agree with a sorted map", run: testHistories},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -15,6 +16,8 @@ import (
 var signalTests = []test{
 	{name: "signals come with the commit, coalesced", run: testSignals, needs: needsSignals},
 	{name: "nothing that did not commit signals", run: testNoSignals},
+	{name: "closures that commit together signal each for itself", run: testSignalsTogether, needs: needsSignals},
+	{name: "a commit that fails signals nothing", run: testSignalsOfFailedCommit, needs: needsFailures},
 	{name: "a reader that is told nothing misses nothing", run: testReaderWithoutHints},
 	{name: "signals at their limit", run: testLongSignals, needs: needsSignals},
 	{name: "a subscription ends", run: testSignalsStop, needs: needsSignals},
@@ -135,4 +138,39 @@ func testLongSignals(f *fixture) {
 		return tx.Put([]byte("k"), nil)
 	})
 	wantStrings(f, "the signals", r.take(), []string{"t:" + body})
+}
+
+// testSignalsTogether has some of the closures of a batch write and others not.
+func testSignalsTogether(f *fixture) {
+	var r recorder
+	defer f.Store.Signals(r.record)()
+	signal := func(body string) kv.Signal { return kv.Signal{Topic: "t", Body: body} }
+	f.together(nothing,
+		func(tx kv.Tx) error { tx.Signal(signal("reads")); _, err := tx.Get([]byte("k")); return err },
+		func(tx kv.Tx) error { tx.Signal(signal("writes")); return tx.Put([]byte("k1"), nil) },
+		func(tx kv.Tx) error {
+			tx.Signal(signal("fails"))
+			return errors.Join(tx.Put([]byte("k2"), nil), errOwn)
+		},
+		func(tx kv.Tx) error { tx.Signal(signal("appends")); return tx.Append([]byte("p"), nil) },
+		func(tx kv.Tx) error { tx.Signal(signal("nothing else")); return nil },
+	)
+	got := r.take()
+	slices.Sort(got)
+	wantStrings(f, "the signals", got, []string{"t:appends", "t:writes"})
+}
+
+func testSignalsOfFailedCommit(f *fixture) {
+	var r recorder
+	defer f.Store.Signals(r.record)()
+	f.harness.FailCommits(true)
+	_, err := f.Store.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {
+		tx.Signal(kv.Signal{Topic: "t"})
+		return tx.Put([]byte("k"), nil)
+	})
+	f.harness.FailCommits(false)
+	if err == nil {
+		f.Error("the commit did not fail")
+	}
+	wantStrings(f, "the signals", r.take(), nil)
 }
