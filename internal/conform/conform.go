@@ -123,6 +123,9 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		if ctx.Err() != nil {
 			return p.report, ctx.Err()
 		}
+		if p.silent >= maxSilent {
+			return p.report, errSilent
+		}
 	}
 	p.cleanUp()
 	return p.report, nil

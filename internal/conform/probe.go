@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,6 +23,11 @@ const maxAnswerBytes = 32 << 20
 // requestTimeout bounds one request.
 const requestTimeout = 30 * time.Second
 
+// maxSilent is how many requests in a row may get no answer before no more are sent.
+const maxSilent = 3
+
+var errSilent = errors.New("the server has stopped to answer")
+
 // probe is one run of the checks.
 type probe struct {
 	ctx     context.Context
@@ -34,6 +40,7 @@ type probe struct {
 	clock   *int64 // debug time of requests, if set
 	report  Report
 	made    map[string]bool
+	silent  int      // requests in a row that got no answer at all
 	order   []string // ids of promises that may exist, in the order in which they were first used
 }
 
@@ -61,8 +68,7 @@ func (p *probe) target(group string) object {
 
 // answer is what came back for a request.
 type answer struct {
-	sent   string // the body
-	status int    // of HTTP
+	status int // of HTTP
 	header http.Header
 	body   []byte
 	fields any // body as JSON
@@ -137,7 +143,10 @@ func (p *probe) ask(kind string, data any) answer {
 func (p *probe) post(body []byte) answer {
 	ctx, cancel := context.WithTimeout(p.ctx, requestTimeout)
 	defer cancel()
-	a := answer{sent: string(body)}
+	a := answer{err: errSilent}
+	if p.silent >= maxSilent {
+		return a
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.base+"/", bytes.NewReader(body))
 	if err != nil {
 		a.err = err
@@ -145,7 +154,10 @@ func (p *probe) post(body []byte) answer {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	a.status, a.header, a.body, a.err = p.do(req)
-	if a.err == nil {
+	if a.err != nil {
+		p.silent++
+	} else {
+		p.silent = 0
 		d := json.NewDecoder(bytes.NewReader(a.body))
 		d.UseNumber()
 		if d.Decode(&a.fields) != nil {

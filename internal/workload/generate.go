@@ -131,14 +131,14 @@ func (g *Generator) leastTried(workspace string, s *space, now int64) protocol.R
 func (g *Generator) refresh(workspace string, s *space) {
 	pool := g.pools[workspace]
 	for len(pool) < poolSize {
-		pool = append(pool, g.freshID())
+		pool = append(pool, g.newID(workspace, pool))
 	}
 	if g.rng.IntN(3) == 0 {
 		now := max(s.mark, Start)
 		aspects := groupBy(pool, func(id string) string { return s.aspect(now, id) })
 		most := slices.MaxFunc(aspects.names, func(a, b string) int { return len(aspects.ids[a]) - len(aspects.ids[b]) })
 		if old := pick(g, aspects.ids[most]...); s.promises[old] != nil && len(aspects.ids[most]) > 1 {
-			pool[slices.Index(pool, old)] = g.freshID()
+			pool[slices.Index(pool, old)] = g.newID(workspace, pool)
 		}
 	}
 	if g.rng.IntN(60) == 0 && len(s.promises) > 0 {
@@ -148,6 +148,16 @@ func (g *Generator) refresh(workspace string, s *space) {
 		}
 	}
 	g.pools[workspace] = pool
+}
+
+// newID is an id for a pool: in the second workspace often one that the first one plays with.
+func (g *Generator) newID(workspace string, pool []string) string {
+	if other := g.pools[firstSpace]; workspace == secondSpace && len(other) > 0 && g.rng.IntN(2) == 0 {
+		if id := pick(g, other...); !slices.Contains(pool, id) {
+			return id
+		}
+	}
+	return g.freshID()
 }
 
 // strange are shapes of ids that a careless server trips over; %d is a number that makes them new.
