@@ -3,6 +3,7 @@ package protocol
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -35,10 +36,33 @@ func checkJSON(text []byte) error {
 	if !utf8.Valid(text) {
 		return errUTF8
 	}
+	if n := members(text); n > MaxBodyMembers {
+		return fmt.Errorf("the body has %d members in its objects, the limit is %d (MaxBodyMembers)", n, MaxBodyMembers)
+	}
 	if jsontext.Value(text).IsValid(syntax...) {
 		return nil
 	}
 	return explain(text)
+}
+
+// members counts the members of all objects of a text, which need not be JSON, by their colons outside strings.
+// Duplicate names are found by remembering all of an object's names, so they are counted before that.
+func members(text []byte) int {
+	if len(text) < 5*MaxBodyMembers {
+		return 0 // a member takes five bytes
+	}
+	n, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			inString = !inString
+		case c == '\\' && inString:
+			i++
+		case c == ':' && !inString:
+			n++
+		}
+	}
+	return n
 }
 
 // explain finds the reason why text was refused.

@@ -15,6 +15,9 @@ const DefaultWorkspace = "default"
 const (
 	// MaxBodyBytes is the largest request body.
 	MaxBodyBytes = 2 << 20
+	// MaxBodyMembers is the largest number of members that the objects of one body may have together. The largest
+	// legitimate request, a heartbeat for MaxHeartbeatTasks, has some 20,000. It bounds what decoding takes.
+	MaxBodyMembers = 32_768
 	// MaxIDBytes is the longest promise, task or schedule id, in bytes of UTF-8.
 	MaxIDBytes = 1024
 	// MaxWorkspaceBytes is the longest workspace name.

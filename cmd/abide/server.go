@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"abide/internal/bench"
 )
@@ -18,6 +19,10 @@ type serverOptions struct {
 	debug     bool
 	hosts     []string // the only names that the server answers to; empty: any
 }
+
+// echo is how soon after the first a second signal is the same one: supervisors signal a process and then its
+// group.
+const echo = 100 * time.Millisecond
 
 // stopSignals gives the signals that ask the process to end.
 func stopSignals() <-chan os.Signal {
@@ -51,10 +56,16 @@ func runServer(in surroundings, logger *slog.Logger, o serverOptions) error {
 	}
 	stopped := make(chan struct{})
 	go func() {
-		select {
-		case <-in.signals:
-			in.abort()
-		case <-stopped:
+		for begun := time.Now(); ; {
+			select {
+			case <-in.signals:
+				if time.Since(begun) < echo {
+					continue
+				}
+				in.abort()
+			case <-stopped:
+			}
+			return
 		}
 	}()
 	s.stop(logger, o.settings.ServerShutdownTimeout.duration())

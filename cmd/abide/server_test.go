@@ -311,6 +311,7 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	conn := halfRequest(t, r.url)
 	defer conn.Close()
 	r.signals <- syscall.SIGTERM
+	time.Sleep(2 * echo) // the half request holds the stop up for longer than that
 	r.signals <- syscall.SIGTERM
 	select {
 	case <-r.aborted:
@@ -319,6 +320,24 @@ func TestASecondSignalEndsAtOnce(t *testing.T) {
 	}
 	conn.Close()
 	<-r.code
+}
+
+// Supervisors signal a process and then its group: that is one wish, not an impatient second one.
+func TestTwoSignalsAtOnceAreOne(t *testing.T) {
+	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--server-shutdown-timeout", "5s")...)
+	r.signals <- syscall.SIGTERM
+	r.signals <- syscall.SIGTERM
+	if code := <-r.code; code != exitOK {
+		t.Errorf("exit %d", code)
+	}
+	select {
+	case <-r.aborted:
+		t.Error("ended at once")
+	default:
+	}
+	if !strings.Contains(r.stderr.String(), "msg=stopped") {
+		t.Error("did not stop in order")
+	}
 }
 
 // halfRequest sends the beginning of a request, and waits until the server must have seen it.

@@ -84,6 +84,9 @@ type Handler struct {
 	bodies   budget
 	inFlight atomic.Int64
 	draining atomic.Bool
+
+	receiving receiving
+	decoding  chan struct{} // holds a token for each large body that is being decoded
 }
 
 // New returns a handler. The error names a CORS origin that is none.
@@ -105,12 +108,16 @@ func New(engine Engine, o Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{engine: engine, o: o, cors: c, bodies: budget{limit: o.MaxBufferedBytes}}, nil
+	return &Handler{engine: engine, o: o, cors: c, bodies: budget{limit: o.MaxBufferedBytes},
+		decoding: make(chan struct{}, largeDecodes)}, nil
 }
 
 // Drain makes every later request a 503 that closes its connection, and /ready as well. What is in flight
-// ends as usual.
-func (h *Handler) Drain() { h.draining.Store(true) }
+// ends as usual; a body that is still coming in has drainGrace to arrive.
+func (h *Handler) Drain() {
+	h.draining.Store(true)
+	time.AfterFunc(drainGrace, h.receiving.cutAll)
+}
 
 // ServeHTTP serves one request. (surface.md section 1)
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -247,6 +254,10 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 // returns a request, or nil and a reply that refuses. Either way env says what to echo.
 func (h *Handler) decode(in *buffer, env *protocol.Envelope) (protocol.Request, protocol.Reply) {
 	defer h.dropBody(in)
+	if len(in.bytes) >= largeBody {
+		h.decoding <- struct{}{}
+		defer func() { <-h.decoding }()
+	}
 	var err error
 	if *env, err = protocol.DecodeEnvelope(in.bytes); err != nil {
 		return nil, protocol.Fail(protocol.StatusInvalid, err.Error())

@@ -21,6 +21,12 @@ const (
 	// maxDrained is how much of a body that is too large is read and thrown away, so that the client is not
 	// still sending when the answer comes and sees a reset connection in its place.
 	maxDrained = 16 << 20
+	// drainGrace is how long a body may still come in once the server stops.
+	drainGrace = time.Second
+	// largeBody is the size from which bodies are decoded largeDecodes at a time: what decoding takes besides the
+	// body itself grows with the number of its members.
+	largeBody    = 64 << 10
+	largeDecodes = 4
 )
 
 // buffer is memory for one body or one answer.
@@ -68,7 +74,12 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, b *buffer) *f
 	if r.ContentLength > protocol.MaxBodyBytes {
 		return tooLarge(r)
 	}
+	rc := http.NewResponseController(w)
+	defer h.receiving.done(rc)
 	for reads := 1; ; reads++ {
+		if reads == 2 {
+			h.receiving.begin(rc)
+		}
 		if len(b.bytes) == cap(b.bytes) && !h.grow(b) {
 			return &failure{http.StatusServiceUnavailable, busy}
 		}
@@ -82,9 +93,12 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, b *buffer) *f
 				// A body that came slowly has used up much of the time that the server gives to reading;
 				// the end of that time must not cut the request short now. Without deadlines there is
 				// nothing to clear.
-				_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+				h.receiving.done(rc)
+				_ = rc.SetReadDeadline(time.Time{})
 			}
 			return nil
+		case errors.Is(err, os.ErrDeadlineExceeded) && h.draining.Load():
+			return &failure{http.StatusServiceUnavailable, stopping}
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return &failure{http.StatusRequestTimeout, "Failed to buffer the request body: it did not arrive in time"}
 		case err != nil:
@@ -92,6 +106,46 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, b *buffer) *f
 		}
 	}
 }
+
+// receiving are the requests whose bodies did not come in one piece. A client that stalls in the middle of one
+// must not hold up a stop.
+type receiving struct {
+	mu   sync.Mutex
+	cut  bool
+	from map[*http.ResponseController]struct{}
+}
+
+func (r *receiving) begin(rc *http.ResponseController) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cut {
+		_ = rc.SetReadDeadline(longAgo)
+		return
+	}
+	if r.from == nil {
+		r.from = map[*http.ResponseController]struct{}{}
+	}
+	r.from[rc] = struct{}{}
+}
+
+func (r *receiving) done(rc *http.ResponseController) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.from, rc)
+}
+
+// cutAll ends the wait for every body.
+func (r *receiving) cutAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = true
+	for rc := range r.from {
+		_ = rc.SetReadDeadline(longAgo)
+	}
+}
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
 
 // grow doubles the memory of b, up to the largest body and the byte that proves a larger one.
 func (h *Handler) grow(b *buffer) bool {
