@@ -55,7 +55,7 @@ func TestConformance(t *testing.T) {
 						}
 					})
 				},
-				Operations: 2000,
+				Operations: 1500, // each transaction waits for the disk
 			}
 			if os.Getenv("ABIDE_LONG") == "1" {
 				h.Operations, h.Seed = 100_000, 1000
