@@ -16,7 +16,7 @@ const MaxCompactionEntries = 64
 // was never compacted, and never moves backwards. Errors are those of Reader.Get; ErrCorrupt for a floor that
 // does not decode.
 //
-// Source: seeds/transactional-storage-contract.txt, "Commit-ordered journal".
+// Source: docs/storage-contract.md, after the RFD "Transactional storage contract", "Commit-ordered journal".
 func Floor(r Reader, partition []byte) (EntryPosition, error) {
 	value, err := r.Get(FloorKey(partition))
 	if err != nil || value == nil {

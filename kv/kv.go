@@ -17,7 +17,7 @@
 // caller may reuse them. Slices returned by a store may be kept for as long as the caller likes, but
 // must not be changed: several callers may share them.
 //
-// Source: seeds/transactional-storage-contract.txt, "Storage contract" and "Commit-ordered journal".
+// Source: docs/storage-contract.md, after the RFD "Transactional storage contract", "Storage contract" and "Commit-ordered journal".
 package kv
 
 import "context"

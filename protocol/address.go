@@ -44,7 +44,7 @@ type Address struct {
 // ParseAddress reads an address by the rules of a lenient (WHATWG) URL parser, as the released SDKs make
 // and check them: outer blanks, tabs and line ends do not count, dot segments of a path are removed,
 // password, port, query and fragment of a poll address mean nothing. At most MaxAddressBytes.
-// (surface.md section 5)
+// (docs/protocol.md, Addresses)
 func ParseAddress(s string) (Address, error) {
 	if len(s) > MaxAddressBytes {
 		return Address{}, fmt.Errorf("it is %d bytes long, the limit is %d (MaxAddressBytes)", len(s), MaxAddressBytes)

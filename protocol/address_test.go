@@ -15,7 +15,7 @@ func gcps(project, topic string) protocol.Address {
 	return protocol.Address{Scheme: "gcps", Group: project, ID: topic}
 }
 
-// The accepted forms of surface.md 5.2, and more of each sort.
+// The accepted forms of addresses, and more of each sort.
 var acceptedAddresses = map[string]protocol.Address{
 	"http://h":                      {Scheme: "http"},
 	"https://h:8443/a?b=c":          {Scheme: "https"},
@@ -75,7 +75,7 @@ var acceptedAddresses = map[string]protocol.Address{
 	"bash://docker/library/u:1":     {Scheme: "bash"},
 }
 
-// The rejected forms of surface.md 5.2, and more of each sort, with a part of the message.
+// The rejected forms of addresses, and more of each sort, with a part of the message.
 var rejectedAddresses = map[string]string{
 	"":                          "has no scheme",
 	"default":                   "has no scheme",

@@ -67,7 +67,7 @@ func Known(kind string) bool {
 
 // DecodeRequest reads the data of a request and checks everything that can be checked without the state
 // of the server; Data comes from DecodeEnvelope. The result shares no memory with it. The error is a
-// *RequestError that names every violation, up to a few. (surface.md appendix A, machine.md 3 and 7)
+// *RequestError that names every violation, up to a few. (docs/protocol.md, Kinds; docs/machine.md 3 and 7)
 func DecodeRequest(kind string, data Data) (Request, error) {
 	read, ok := decoders[Kind(kind)]
 	if !ok {

@@ -10,7 +10,7 @@ import (
 // members in a fixed order, leave out what is not there, never write null, and add no white space.
 
 // AppendResponse appends the envelope that answers a request of that kind and corrId: the body of reply,
-// or its message as a string if it has none. (surface.md 1.5)
+// or its message as a string if it has none. (docs/protocol.md, Requests and answers)
 func AppendResponse(dst []byte, kind, corrID string, reply Reply) []byte {
 	dst = appendString(append(dst, `{"kind":`...), kind)
 	dst = appendString(append(dst, `,"head":{"corrId":`...), corrID)
@@ -213,7 +213,7 @@ func (b SchedulesBody) AppendJSON(dst []byte) []byte {
 	return appendCursor(appendList(append(dst, `{"schedules":`...), b.Schedules, appendSchedule), b.Cursor)
 }
 
-// AppendJSON appends the snapshot; every list is there, empty or not. (surface.md 6.3)
+// AppendJSON appends the snapshot; every list is there, empty or not. (docs/protocol.md, Debugging and tests)
 func (b SnapBody) AppendJSON(dst []byte) []byte {
 	dst = appendList(append(dst, `{"promises":`...), b.Promises, appendPromise)
 	dst = appendList(appendName(dst, "promiseTimeouts"), b.PromiseTimeouts, func(dst []byte, t SnapTimeout) []byte {

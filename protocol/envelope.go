@@ -51,7 +51,7 @@ var headFields = []field[Envelope]{
 //
 // The error is a *RequestError. Then Kind and CorrID are what the answer has to echo (what the body says
 // where it says a string, else "unknown" and "0") and nothing else of the envelope may be used.
-// The body must not change while Data is in use. (surface.md 1.4 to 1.7)
+// The body must not change while Data is in use. (docs/protocol.md, Requests and answers)
 func DecodeEnvelope(body []byte) (Envelope, error) {
 	if err := checkJSON(body); err != nil {
 		return refused(body, &RequestError{Malformed, "Invalid request envelope: " + err.Error()})
@@ -90,7 +90,7 @@ func refused(body []byte, err error) (Envelope, error) {
 }
 
 // CheckDebugTime reports why the debug time of env cannot be used for req: nil, or a *RequestError. It
-// applies only where debug is on. (surface.md 6.3)
+// applies only where debug is on. (docs/protocol.md, Debugging and tests)
 func CheckDebugTime(env Envelope, req Request) error {
 	if env.DebugTime == nil {
 		return nil

@@ -13,7 +13,7 @@ const (
 
 // AppendExecute appends the message that asks a worker to claim a task. It is one line of ASCII: several
 // SDKs decode a stream chunk by chunk and lose one that ends inside a character. serverURL is where the
-// worker finds this server and workspace. (sdk-expectations.md section 5)
+// worker finds this server and workspace. (docs/protocol.md, Messages to workers)
 func AppendExecute(dst []byte, serverURL string, task TaskRef) []byte {
 	start := len(dst)
 	return escapeFrom(appendExecute(dst, serverURL, task), start)

@@ -62,7 +62,7 @@ const (
 // Kind is the kind of a request.
 type Kind string
 
-// Every kind of request, in the order of design/machine.md section 3.
+// Every kind of request, in the order of docs/machine.md section 3.
 const (
 	KindPromiseGet              Kind = "promise.get"
 	KindPromiseCreate           Kind = "promise.create"

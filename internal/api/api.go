@@ -119,7 +119,7 @@ func (h *Handler) Drain() {
 	time.AfterFunc(drainGrace, h.receiving.cutAll)
 }
 
-// ServeHTTP serves one request. (surface.md section 1)
+// ServeHTTP serves one request. (docs/protocol.md)
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.cors.serve(w, r) {
 		return
@@ -250,7 +250,7 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 	out.put()
 }
 
-// decode reads an envelope and its data, in the order of surface.md 1.6, and ends the use of the body. It
+// decode reads an envelope and its data, envelope first, then version, kind and data, and ends the use of the body. It
 // returns a request, or nil and a reply that refuses. Either way env says what to echo.
 func (h *Handler) decode(in *buffer, env *protocol.Envelope) (protocol.Request, protocol.Reply) {
 	defer h.dropBody(in)

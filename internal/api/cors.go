@@ -44,7 +44,7 @@ var (
 )
 
 // serve adds the headers of CORS and answers OPTIONS, on any path, if there are configured origins. True if
-// the request is answered. (surface.md 1.10)
+// the request is answered. (docs/protocol.md, Routes)
 func (c *cors) serve(w http.ResponseWriter, r *http.Request) bool {
 	if len(c.origins) == 0 {
 		return false

@@ -1,7 +1,7 @@
 // Package cron understands the cron dialect of schedules: five fields (minute hour day-of-month month
 // day-of-week), six (a second before them) or seven (a year after them), always in UTC.
 //
-// The dialect is that of the reference server (surface.md 12.1): days of the week count from 1 = Sunday to
+// The dialect is that of the reference server: days of the week count from 1 = Sunday to
 // 7 = Saturday, ranges do not wrap around, and a day matches only if both the day of the month and the day
 // of the week match. No library reads exactly this, so the fields are read here; finding the next match is
 // left to one.

@@ -28,7 +28,7 @@ const (
 // backward step by running at half speed until the wall has caught up, never goes back, never stops, and
 // serves no instant beyond a ceiling that is durable. It also knows which writing operations are under way, so
 // that an answer that rests on a deadline having passed can wait for the operations that began before it.
-// (design/machine.md, Time)
+// (docs/machine.md, Time)
 //
 // All methods are safe for concurrent use.
 type clock struct {

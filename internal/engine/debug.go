@@ -18,7 +18,7 @@ const resetRows = 50
 // debugTick runs exactly one pass of the internal steps at a debug time, on one workspace: open drain
 // obligations, promise timeouts with their drains, dispatches, lease expiries, schedules. What is due is
 // collected as each stage begins; what becomes due because of this pass waits for the next.
-// (design/machine.md section 4, "Order in one pass")
+// (docs/machine.md section 4, "Order in one pass")
 func (e *Engine) debugTick(ctx context.Context, workspace string, at instant) error {
 	now, err := at.forRead(ctx)
 	if err != nil {

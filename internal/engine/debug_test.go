@@ -175,7 +175,7 @@ func TestTickIsOnePass(t *testing.T) {
 	}
 }
 
-// The snapshot's form and order, every list of it. (surface.md 6.3)
+// The snapshot's form and order, every list of it. (docs/protocol.md, Debugging and tests)
 func TestSnap(t *testing.T) {
 	f, _ := newHooked(t)
 	do := func(req protocol.Request) { f.at("w", 1000, 200, req) }

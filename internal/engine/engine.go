@@ -166,7 +166,7 @@ func (e *Engine) storedCeiling(ctx context.Context) (ceiling int64, err error) {
 	return ceiling, err
 }
 
-// Do answers one request in a workspace. debugTime, if not nil, replaces the clock (design/machine.md,
+// Do answers one request in a workspace. debugTime, if not nil, replaces the clock (docs/machine.md,
 // Time). ctx bounds the whole: when it ends before the commit is under way, nothing was changed.
 func (e *Engine) Do(ctx context.Context, workspace string, req protocol.Request, debugTime *int64) protocol.Reply {
 	at := instant{engine: e, workspace: workspace, debug: debugTime}

@@ -12,7 +12,7 @@
 // integer. In a tree key the id that names the tree is written as what follows tree(id), so that the
 // longest key is a workspace and two ids; keys order by (tree, id), the order of every search.
 //
-// Source: design/architecture.md, "Keys".
+// Source: ARCHITECTURE.md, "Keys".
 package keyspace
 
 import (

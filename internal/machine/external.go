@@ -64,7 +64,7 @@ func Names(r protocol.Request) []string {
 	return nil
 }
 
-// Apply performs one request: guards in the order of design/machine.md section 3, then the effect, then
+// Apply performs one request: guards in the order of docs/machine.md section 3, then the effect, then
 // the answer. An error comes from the State alone. task.heartbeat and debug.* are not requests of one
 // operation (see Renew and the engine) and are answered 501 here.
 func (op *Op) Apply(r protocol.Request) (protocol.Reply, error) {

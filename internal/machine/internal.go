@@ -9,7 +9,7 @@ import (
 	"abide/protocol"
 )
 
-// The internal steps (design/machine.md section 4). Each re-reads its object and re-checks its own
+// The internal steps (docs/machine.md section 4). Each re-reads its object and re-checks its own
 // precondition: an armed timer means "not before", so late, early, duplicated and stale firings are
 // harmless. Each reports whether it did anything.
 
@@ -84,7 +84,7 @@ func (op *Op) LeaseExpiry(id string) (did bool, err error) {
 }
 
 // Delivered records that the execute of a task at a version has been delivered: its entry goes and the
-// retry is armed. Nothing happens if the entry is another one by now. (design/machine.md, Delivery)
+// retry is armed. Nothing happens if the entry is another one by now. (docs/machine.md, Delivery)
 func (op *Op) Delivered(id string, version int64) (did bool, err error) {
 	o, err := op.State.Object(id)
 	if err != nil || o == nil || o.Task == nil {

@@ -12,7 +12,7 @@ import (
 var ErrInvariant = errors.New("stored state breaks an invariant")
 
 // CheckObject returns what is wrong with one object by itself, nil if nothing: the properties of
-// design/machine.md section 5 that need no other record.
+// docs/machine.md section 5 that need no other record.
 func CheckObject(o *Object) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s", ErrInvariant, fmt.Sprintf(format, args...))

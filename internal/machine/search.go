@@ -8,7 +8,7 @@ import (
 	"abide/protocol"
 )
 
-// The searches (design/machine.md section 6): bounded pages in (tree, id) order, state judged on the
+// The searches (docs/machine.md section 6): bounded pages in (tree, id) order, state judged on the
 // projection. A page ends at its limit, at searchBytes or after searchReads; a cursor means that the
 // scan did not reach the end, so a page may be short, even empty.
 

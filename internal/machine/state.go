@@ -201,7 +201,7 @@ const (
 	occurrenceBytes = 1 << 20
 )
 
-// The rule of hasty releases (design/machine.md section 3): from the hastyFrom-th release in a row that
+// The rule of hasty releases (docs/machine.md section 3): from the hastyFrom-th release in a row that
 // came less than hastyWithinMs after its claim, the next dispatch waits hastyFirstMs, doubled each time up
 // to hastyMaxMs.
 const (

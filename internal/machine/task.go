@@ -6,7 +6,7 @@ import (
 	"abide/protocol"
 )
 
-// The requests on tasks (spec: external, tasks). Guards come in the order of design/machine.md section 3.
+// The requests on tasks (spec: external, tasks). Guards come in the order of docs/machine.md section 3.
 
 func (op *Op) taskGet(r *protocol.TaskGet) (protocol.Reply, error) {
 	o, err := op.State.Object(r.ID)

@@ -19,7 +19,7 @@
 // Encoding appends to a slice that the caller owns. Decoding is strict: only what the encoder writes is
 // accepted, so equal tuples have equal bytes, and bad bytes give an error, never a panic.
 //
-// Source: seeds/transactional-storage-contract.txt, "Key encoding".
+// Source: docs/storage-contract.md, after the RFD "Transactional storage contract", "Key encoding".
 package tuple
 
 // The first bytes of the elements. They are FoundationDB's; a store on disk depends on them.
