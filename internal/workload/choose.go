@@ -271,13 +271,13 @@ func (c chooser) suspend(id string) protocol.Request {
 }
 
 // scheduleIDs are all the schedules that there can be.
-var scheduleIDs = []string{"s1", "s.2", "s/é:3", "absent"}
+var scheduleIDs = []string{"s1", "s.2", "s/é:3", "at{{.timestamp}}", strings.Repeat("S", 100), "absent"}
 
 func (c chooser) schedule() protocol.Request {
 	r := &protocol.ScheduleCreate{
-		ID:             pick(c.Generator, scheduleIDs[:maxSchedules]...),
+		ID:             pick(c.Generator, scheduleIDs[:len(scheduleIDs)-1]...),
 		Cron:           pick(c.Generator, "* * * * *", "*/2 * * * *", "30 * * * * *", "*/20 * * * * *", "@hourly", "@yearly", "0 58,59 23 31 12 ? 2026", "1-3 0 ? 1 6", "0 0 0 1 1 ? 2020"),
-		PromiseID:      pick(c.Generator, "{{.id}}.{{.timestamp}}", "{{.timestamp}}:{{.id}}:{{.timestamp}}", "once-{{.id}}", "{{.id}}"),
+		PromiseID:      pick(c.Generator, "{{.id}}.{{.timestamp}}", "{{.timestamp}}:{{.id}}:{{.timestamp}}", "once-{{.id}}", "{{.id}}", strings.Repeat("{{.id}}", 11)),
 		PromiseTimeout: pick(c.Generator, int64(0), 1, 30_000, 60_000, 120_000, 3_600_000, 1<<62),
 		PromiseParam:   c.payload(),
 	}

@@ -23,9 +23,8 @@ const (
 var Start = time.Date(2026, time.December, 31, 23, 50, 0, 0, time.UTC).UnixMilli()
 
 const (
-	poolSize     = 20 // ids in play in a workspace at a time
-	planOdds     = 30 // one in how many requests begins a plan
-	maxSchedules = 3  // in a workspace at a time, so that passes stay small
+	poolSize = 20 // ids in play in a workspace at a time
+	planOdds = 30 // one in how many requests begins a plan
 )
 
 // Generator makes histories. It looks at the model to reach what a blind choice would hardly meet: the
@@ -254,7 +253,7 @@ var weights = []struct {
 	{protocol.KindTaskGet, 4}, {protocol.KindTaskCreate, 7}, {protocol.KindTaskAcquire, 12}, {protocol.KindTaskFence, 10},
 	{protocol.KindTaskHeartbeat, 5}, {protocol.KindTaskSuspend, 10}, {protocol.KindTaskFulfill, 4}, {protocol.KindTaskRelease, 5},
 	{protocol.KindTaskHalt, 4}, {protocol.KindTaskContinue, 4}, {protocol.KindTaskSearch, 1}, {protocol.KindScheduleGet, 1},
-	{protocol.KindScheduleCreate, 2}, {protocol.KindScheduleDelete, 1}, {protocol.KindScheduleSearch, 1}, {protocol.KindDebugTick, 3},
+	{protocol.KindScheduleCreate, 2}, {protocol.KindScheduleDelete, 2}, {protocol.KindScheduleSearch, 1}, {protocol.KindDebugTick, 3},
 }
 
 // resetOdds is one in how many requests is a debug.reset.

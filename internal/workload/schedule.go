@@ -19,7 +19,7 @@ func (s *space) scheduleCreate(now int64, r *protocol.ScheduleCreate) Answer {
 	if s.schedules[r.ID] == nil {
 		when, _ := parseCron(r.Cron)
 		next, again := when.next(now)
-		if !again {
+		if !again || !goodID(expand(r.PromiseID, r.ID, longestTimestamp)) {
 			return fail(protocol.StatusInvalid)
 		}
 		s.schedules[r.ID] = &schedule{
@@ -59,10 +59,18 @@ func (s *space) runSchedule(now, last int64, id string) {
 	}
 }
 
+// expand fills in a template: first the id, then the instant, also where it comes in with the id.
+func expand(template, id string, at int64) string {
+	return strings.ReplaceAll(strings.ReplaceAll(template, "{{.id}}", id), "{{.timestamp}}", strconv.FormatInt(at, 10))
+}
+
+// longestTimestamp has as many digits as the largest instant of a cron.
+const longestTimestamp = 9_999_999_999_999
+
 // occurrence makes the promise of the instant at.
 func (s *space) occurrence(now, at int64, id string) {
 	sc := s.schedules[id]
-	promiseID := strings.NewReplacer("{{.id}}", id, "{{.timestamp}}", strconv.FormatInt(at, 10)).Replace(sc.promiseID)
+	promiseID := expand(sc.promiseID, id, at)
 	if s.promises[promiseID] != nil {
 		return
 	}
