@@ -109,6 +109,11 @@ func (l *ledger) status(begin uint64, req protocol.Request, reply protocol.Reply
 		if w.stats.Unknown == 0 || !strings.Contains(reply.Message, "outcome of the request is unknown") {
 			w.fail("%s is answered 500: %s", show(req), reply.Message)
 		}
+	case protocol.StatusUnprocessable:
+		// The awaiter may not exist yet.
+		if req.Kind() != protocol.KindPromiseRegisterCallback {
+			w.fail("%s is answered 422: %s", show(req), reply.Message)
+		}
 	default:
 		w.fail("%s is answered %d: %s", show(req), reply.Status, reply.Message)
 	}
@@ -122,6 +127,8 @@ func subject(req protocol.Request) string {
 	case *protocol.PromiseSettle:
 		return r.ID
 	case *protocol.PromiseRegisterListener:
+		return r.Awaited
+	case *protocol.PromiseRegisterCallback:
 		return r.Awaited
 	case *protocol.TaskAcquire:
 		return r.ID

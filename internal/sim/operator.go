@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"abide/protocol"
@@ -31,7 +32,10 @@ func (o *operator) plan(p *Program) {
 		})
 	}
 	for _, c := range p.Crons {
-		w.after(c.At, func() { o.insist(c.create(), true, accepted) })
+		w.after(c.At, func() {
+			o.insist(c.taken(w), true, accepted)
+			o.insist(c.create(), true, accepted)
+		})
 		w.after(c.At+c.For, func() { o.insist(&protocol.ScheduleDelete{ID: c.ID}, true, accepted) })
 	}
 	if c := p.Crowd; c != nil {
@@ -65,6 +69,19 @@ func (c *Cron) create() *protocol.ScheduleCreate {
 	return req
 }
 
+// taken is a request that takes the id of an occurrence a few seconds ahead. The schedule must leave that promise alone.
+func (c *Cron) taken(w *world) *protocol.PromiseCreate {
+	step := int64(c.EverySec) * 1000
+	at := (w.wallMs(5*time.Second)/step + 1) * step
+	return &protocol.PromiseCreate{
+		ID: fmt.Sprintf("%s.%d", c.ID, at), TimeoutAt: w.wallMs(deadline), Param: protocol.MakeValue(nil, taken),
+		Tags: protocol.Tags{}.With(protocol.TagSchedule, c.ID),
+	}
+}
+
+// taken is the param of promises that take the id of an occurrence.
+const taken = "taken"
+
 // look asks for something, every now and then, until the calm.
 func (o *operator) look() {
 	w := o.world
@@ -74,7 +91,7 @@ func (o *operator) look() {
 	o.looks++
 	id := w.program.Roots[w.play.IntN(len(w.program.Roots))].ID
 	nobody := func(protocol.Reply, bool) {}
-	switch o.looks % 6 {
+	switch o.looks % 8 {
 	case 0:
 		o.walk(&protocol.PromiseSearch{State: protocol.Pending, Limit: 20}, "")
 	case 1:
@@ -87,8 +104,29 @@ func (o *operator) look() {
 		w.send(o.pid, &protocol.TaskGet{ID: id}, nobody)
 	case 5:
 		w.send(o.pid, &protocol.ScheduleSearch{Limit: 10}, nobody)
+	case 6:
+		o.pretend(id)
+	case 7: // one wake-up too many for whoever that is
+		if other := w.program.Roots[w.play.IntN(len(w.program.Roots))].ID; other != id {
+			w.send(o.pid, &protocol.PromiseRegisterCallback{Awaited: id, Awaiter: other}, nobody)
+		}
 	}
 	w.after(between(w.play, 50*time.Millisecond, time.Second), o.look)
+}
+
+// pretend sends a heartbeat for a task that somebody else holds, if anybody does.
+func (o *operator) pretend(id string) {
+	held := latest(o.world.ledger.fact(id).claims, o.world.ledger.begin())
+	if held < 0 {
+		return
+	}
+	beat := &protocol.TaskHeartbeat{PID: o.pid, Tasks: []protocol.TaskRef{{ID: id, Version: held}}}
+	o.world.send(o.pid, beat, func(reply protocol.Reply, ok bool) {
+		body, is := reply.Body.(protocol.HeartbeatBody)
+		if ok && is && !slices.Contains(body.Lost, id) {
+			o.world.fail("the heartbeat of a stranger renews the lease of %q", id)
+		}
+	})
 }
 
 // walk reads a search to its end, page by page. Ids ascend through all pages.
