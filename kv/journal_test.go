@@ -182,17 +182,19 @@ func TestExpired(t *testing.T) {
 		bound        kv.Position
 		want         bool
 	}{
-		"the origin of an empty store":        {origin, origin, kv.Position{}, false},
-		"the origin, never compacted":         {origin, origin, kv.NewPosition(1, 9), false},
-		"the origin, compacted":               {origin, at(1, 3, 0), kv.NewPosition(1, 9), true},
-		"at the floor":                        {at(1, 3, 0), at(1, 3, 0), kv.NewPosition(1, 9), false},
-		"inside the floor's commit":           {at(1, 3, 1), at(1, 3, 0), kv.NewPosition(1, 9), false},
-		"just below the floor":                {at(1, 3, 0), at(1, 3, 1), kv.NewPosition(1, 9), true},
-		"at the bound":                        {at(1, 9, kv.AfterCommit), origin, kv.NewPosition(1, 9), false},
-		"ahead of the bound":                  {at(1, 10, 0), origin, kv.NewPosition(1, 9), true},
-		"of the incarnation before a restore": {at(1, 5, 0), origin, kv.NewPosition(2, 9), true},
-		"of an incarnation to come":           {at(2, 5, 0), origin, kv.NewPosition(1, 9), true},
-		"anything, in an empty store":         {at(1, 1, 0), origin, kv.Position{}, true},
+		"the origin of an empty store":               {origin, origin, kv.Position{}, false},
+		"the origin, never compacted":                {origin, origin, kv.NewPosition(1, 9), false},
+		"the cursor of an empty snapshot, later":     {kv.EntryPosition{Index: kv.AfterCommit}, origin, kv.NewPosition(1, 9), false},
+		"the cursor of an empty snapshot, compacted": {kv.EntryPosition{Index: kv.AfterCommit}, at(1, 1, 0), kv.NewPosition(1, 9), true},
+		"the origin, compacted":                      {origin, at(1, 3, 0), kv.NewPosition(1, 9), true},
+		"at the floor":                               {at(1, 3, 0), at(1, 3, 0), kv.NewPosition(1, 9), false},
+		"inside the floor's commit":                  {at(1, 3, 1), at(1, 3, 0), kv.NewPosition(1, 9), false},
+		"just below the floor":                       {at(1, 3, 0), at(1, 3, 1), kv.NewPosition(1, 9), true},
+		"at the bound":                               {at(1, 9, kv.AfterCommit), origin, kv.NewPosition(1, 9), false},
+		"ahead of the bound":                         {at(1, 10, 0), origin, kv.NewPosition(1, 9), true},
+		"of the incarnation before a restore":        {at(1, 5, 0), origin, kv.NewPosition(2, 9), true},
+		"of an incarnation to come":                  {at(2, 5, 0), origin, kv.NewPosition(1, 9), true},
+		"anything, in an empty store":                {at(1, 1, 0), origin, kv.Position{}, true},
 	} {
 		if got := kv.Expired(tc.after, tc.floor, tc.bound); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)

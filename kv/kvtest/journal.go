@@ -125,6 +125,10 @@ func testJournalPartitions(f *fixture) {
 }
 
 func testJournalCursor(f *fixture) {
+	empty := kv.EntryPosition{Commit: f.bound(), Index: kv.AfterCommit}
+	defer func() {
+		wantStrings(f, "the records after the cursor of the empty store", showJournal(f.journal("p", empty, 10)), []string{"1", "2", "3"})
+	}()
 	f.update(func(tx kv.Tx) error { return appendAll(tx, "p", "1", "2") })
 	var cursor kv.EntryPosition
 	f.view(func(s kv.Snapshot) error {
