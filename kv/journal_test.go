@@ -189,6 +189,7 @@ func TestExpired(t *testing.T) {
 		"the origin, compacted":                      {origin, at(1, 3, 0), kv.NewPosition(1, 9), true},
 		"at the floor":                               {at(1, 3, 0), at(1, 3, 0), kv.NewPosition(1, 9), false},
 		"inside the floor's commit":                  {at(1, 3, 1), at(1, 3, 0), kv.NewPosition(1, 9), false},
+		"at the floor from before a restore":         {at(1, 3, 0), at(1, 3, 0), kv.NewPosition(2, 9), false},
 		"just below the floor":                       {at(1, 3, 0), at(1, 3, 1), kv.NewPosition(1, 9), true},
 		"at the bound":                               {at(1, 9, kv.AfterCommit), origin, kv.NewPosition(1, 9), false},
 		"ahead of the bound":                         {at(1, 10, 0), origin, kv.NewPosition(1, 9), true},
