@@ -91,8 +91,8 @@ func compactStep(tx Tx, partition []byte, target EntryPosition) (floor EntryPosi
 // Expired reports whether a reader whose last entry was at after can no longer go on without a gap, in a
 // snapshot that shows this floor and this bound: what came next may have been removed, or after is a place in
 // another history than this one (the store was restored, or made anew). Every store's Snapshot.Journal asks
-// it, in the snapshot that it then scans, and refuses with ErrExpired. The origin, the
-// cursor of a snapshot of an empty store and the floor itself are places in every history.
+// it, in the snapshot that it then scans, and refuses with ErrExpired. The origin, the cursor of a snapshot of an
+// empty store and the floor itself are places in every history.
 func Expired(after, floor EntryPosition, bound Position) bool {
 	if c := after.Compare(floor); c <= 0 {
 		return c < 0
