@@ -66,10 +66,10 @@ func (h *health) wake() {
 	}
 }
 
-func (h *health) get() (failure error, full bool, failures uint64) {
+func (h *health) get() (failures uint64, full bool, failure error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.failure, h.full, h.failures
+	return h.failures, h.full, h.failure
 }
 
 // recovered ends a state of failure, unless another failure has come since there were so many.
@@ -97,7 +97,7 @@ func (h *health) watch(probe func(full bool) error) {
 			return
 		case <-pause.C:
 		}
-		failure, full, failures := h.get()
+		failures, full, failure := h.get()
 		if failure == nil {
 			continue
 		}
@@ -119,7 +119,7 @@ func (h *health) close() {
 // probeInterval, without any traffic, whether it can again: it makes a commit of its own, and where the disk
 // was full it looks for room first.
 func (s *Store) Writable() error {
-	failure, _, _ := s.health.get()
+	_, _, failure := s.health.get()
 	return failure
 }
 

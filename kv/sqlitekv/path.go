@@ -24,13 +24,12 @@ func resolvePath(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("sqlite: %s: %w", path, err)
 	}
-	info, err := os.Lstat(absolute)
-	if err == nil {
+	if _, err := os.Lstat(absolute); err == nil {
 		resolved, err := filepath.EvalSymlinks(absolute)
 		if err != nil {
 			return "", fmt.Errorf("sqlite: the database path leads nowhere: %w", err)
 		}
-		if info, err = os.Stat(resolved); err == nil && !info.Mode().IsRegular() {
+		if info, err := os.Stat(resolved); err == nil && !info.Mode().IsRegular() {
 			return "", fmt.Errorf("sqlite: %s is %s, not a file; choose another path", resolved, kindOf(info))
 		}
 		return resolved, nil
