@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"strings"
+	"time"
 
 	"abide/internal/engine"
 	"abide/internal/journal"
@@ -66,9 +67,41 @@ func (w *world) follow() {
 			w.fail("the server's time goes back: %s of %q at %d, after %d", e.Cause, e.ID, e.At, f.latest)
 		}
 		f.latest = e.At
+		w.timely(e)
 		f.step(e)
 	}
 }
+
+// lateMsMax is how late a timer may fire, in the server's time, when all is well with server, store and clock: the loop
+// looks once in a poll interval even if nothing wakes it.
+const lateMsMax = int64(pollInterval/time.Millisecond) + 200
+
+// timely checks that a deadline, or a schedule's run, has not waited for longer than it may.
+func (w *world) timely(e journal.Entry) {
+	dueAt := e.From.NextRunAt
+	switch {
+	case w.now < w.troubleUntil:
+		return
+	case e.Cause == journal.CauseSchedule && e.What == journal.Schedule:
+	case e.Cause == journal.CauseTimeout && e.From.Promise == protocol.Pending && e.To.Promise != protocol.Pending:
+		f := w.ledger.fact(e.ID)
+		if !f.known || !machine.IsExternal(f.born.Tags) { // nobody may have armed it
+			return
+		}
+		dueAt = f.born.TimeoutAt
+	default:
+		return
+	}
+	if late := e.At - dueAt; late > lateMsMax {
+		w.fail("%s of %q comes %d ms late, although nothing is wrong but hints that get lost", e.Cause, e.ID, late)
+	}
+}
+
+// trouble notes that something is, or was, wrong with a server, its store or its clock for so long.
+func (w *world) trouble(d time.Duration) { w.troubleUntil = max(w.troubleUntil, w.now+d+troubleAfter) }
+
+// troubleAfter is how long it takes a server to be on time again.
+const troubleAfter = 3 * time.Second
 
 // step tells the model of one step.
 func (f *follower) step(e journal.Entry) {

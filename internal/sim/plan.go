@@ -142,6 +142,12 @@ func (w *world) strike(f Fault) {
 	w.stats.Faults++
 	w.log("fault: %v", f)
 	switch f.Kind {
+	case Conflicts, Unknown, SlowCalls, DiskFull, StoreDown:
+		w.trouble(f.For)
+	case ClockStep:
+		w.trouble(0)
+	}
+	switch f.Kind {
 	case CutStreams:
 		for _, s := range w.servers {
 			s.cutStreams(f.P)

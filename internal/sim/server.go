@@ -102,6 +102,7 @@ func (s *server) boot() {
 		return
 	}
 	w.log("server %d is up, life %d", s.index, life)
+	w.trouble(0)
 	w.stats.Lives++
 	s.engine = e
 	s.outbox = e.Outbox()
@@ -133,6 +134,7 @@ func (s *server) crash() {
 	w := s.world
 	w.log("server %d dies", s.index)
 	w.stats.Crashes++
+	w.trouble(s.downFor)
 	s.handle.dead = true
 	s.up = false
 	s.life++

@@ -22,21 +22,22 @@ type world struct {
 	chaos *rand.Rand // the store's faults
 	play  *rand.Rand // what workers and clients choose while they run
 
-	disk     *disk
-	servers  []*server
-	workers  []*worker
-	clients  []*client
-	program  *Program
-	plan     *Plan
-	ledger   *ledger
-	follower *follower
-	passes   int // how often time has passed in slow calls
-	weather  weather
-	calm     bool // faults have stopped
-	over     bool // everything has come to its end
-	exempt   int  // above 0, the store's calls meet no faults
-	stats    Stats
-	failures map[string]int // runs of flows that have failed; only looked up
+	disk         *disk
+	servers      []*server
+	workers      []*worker
+	clients      []*client
+	program      *Program
+	plan         *Plan
+	ledger       *ledger
+	follower     *follower
+	passes       int           // how often time has passed in slow calls
+	troubleUntil time.Duration // until then the server may be late
+	weather      weather
+	calm         bool // faults have stopped
+	over         bool // everything has come to its end
+	exempt       int  // above 0, the store's calls meet no faults
+	stats        Stats
+	failures     map[string]int // runs of flows that have failed; only looked up
 }
 
 // epoch is the wall clock's reading at the beginning, in epoch milliseconds: 2026-01-01 00:00 UTC.
