@@ -72,12 +72,12 @@ var flavours = []protocol.Tags{
 func alphabet(s *space, now int64, id, other string) []protocol.Request {
 	out := []protocol.Request{&protocol.DebugTick{Time: now}}
 	for _, pair := range [][2]string{{id, other}, {other, id}} {
-		out = append(out, about(s, now, pair[0], pair[1])...)
+		out = append(out, aboutPair(s, now, pair[0], pair[1])...)
 	}
 	return out
 }
 
-func about(s *space, now int64, id, other string) []protocol.Request {
+func aboutPair(s *space, now int64, id, other string) []protocol.Request {
 	target := flavours[2]
 	out := []protocol.Request{
 		&protocol.PromiseGet{ID: id},

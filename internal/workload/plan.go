@@ -14,7 +14,7 @@ func (g *Generator) plan() []planned {
 	case n == 6 && g.BigDrain > 0:
 		return g.bigDrain()
 	}
-	switch g.rng.IntN(7) {
+	switch g.rng.IntN(8) {
 	case 0:
 		return g.hastyReleases()
 	case 1:
@@ -27,6 +27,8 @@ func (g *Generator) plan() []planned {
 		return g.lateAwaiter()
 	case 5:
 		return g.catchUp()
+	case 6:
+		return g.resumedWhileHeld()
 	default:
 		return g.timers()
 	}
@@ -48,7 +50,7 @@ func (g *Generator) corner() []planned {
 		[]planned{create}, []planned{create}, []planned{delay}, []planned{delay}, []planned{delay, pass(60)}, []planned{create, pass(30_000)},
 		[]planned{create, acquire(id, "p1", 0, 1_000)}, []planned{create, acquire(id, "p1", 0, 10), pass(20)},
 		[]planned{create, acquire(id, "p1", 0, 1_000), resolvable(id + "-z"), suspend(id, 0, id+"-z")},
-		[]planned{create, at(0, func(int64) protocol.Request { return &protocol.TaskHalt{ID: id} })},
+		[]planned{create, about(&protocol.TaskHalt{ID: id})},
 		[]planned{create, resolve(id, 0)}, nil)
 	waited := at(0, func(int64) protocol.Request {
 		return &protocol.PromiseRegisterListener{Awaited: id, Address: "poll://uni@plan/l"}
@@ -77,6 +79,11 @@ func pass(after int64) planned {
 
 func resolvable(id string) planned {
 	return at(0, func(now int64) protocol.Request { return &protocol.PromiseCreate{ID: id, TimeoutAt: now + farMs} })
+}
+
+// about is a step that needs to know nothing.
+func about(req protocol.Request) planned {
+	return at(0, func(int64) protocol.Request { return req })
 }
 
 // at makes a step that needs to know the instant only.
@@ -122,24 +129,60 @@ func tick(after int64) planned {
 	return at(after, func(now int64) protocol.Request { return &protocol.DebugTick{Time: now} })
 }
 
-func snap() planned { return at(0, func(int64) protocol.Request { return &protocol.DebugSnap{} }) }
+func snap() planned { return about(&protocol.DebugSnap{}) }
 
 func resolve(id string, after int64) planned {
 	return at(after, func(int64) protocol.Request { return &protocol.PromiseSettle{ID: id, State: protocol.Resolved} })
 }
 
-// hastyReleases makes a row of them, and breaks it in one of the ways there are.
+// hastyReleases makes a row of them, and breaks it now and then in one of the ways there are.
 func (g *Generator) hastyReleases() []planned {
 	id := g.freshID()
 	steps := []planned{g.newTask(id, farMs)}
-	for n := range 4 + g.rng.IntN(8) {
+	for range 6 + g.rng.IntN(8) {
+		steps = append(steps, acquire(id, "p1", pick(g, int64(0), 100, 200, 5000), 60_000))
 		pause := pick(g, int64(0), 0, 0, 1, 999)
-		if n > 3 && g.rng.IntN(8) == 0 {
+		switch g.rng.IntN(14) {
+		case 0:
 			pause = 1000
+		case 1:
+			steps = append(steps, g.resumed(id)...)
+		case 2:
+			steps = append(steps, about(&protocol.TaskHalt{ID: id}), about(&protocol.TaskContinue{ID: id}), acquire(id, "p1", 0, 60_000))
+		case 3:
+			child := g.freshID()
+			steps = append(steps, resolvable(child), suspend(id, 0, child), resolve(child, 0), acquire(id, "p1", 0, 60_000))
+		case 4:
+			steps = append(steps, tick(60_000), acquire(id, "p1", 0, 60_000))
 		}
-		steps = append(steps, acquire(id, "p1", pick(g, int64(0), 100, 200, 5000), 60_000), release(id, pause), snap())
+		steps = append(steps, release(id, pause), snap())
 	}
 	return append(steps, tick(pick(g, int64(0), 99, 100, 199, 400, 5000)), snap())
+}
+
+// resumed lets a promise settle that a task waits for, whatever state the task is in.
+func (g *Generator) resumed(id string) []planned {
+	child := g.freshID()
+	return []planned{
+		resolvable(child), about(&protocol.PromiseRegisterCallback{Awaited: child, Awaiter: id}), resolve(child, 0), about(&protocol.TaskGet{ID: id}),
+	}
+}
+
+// resumedWhileHeld counts resumes in a task that is held, halted or pending, and has it suspend then.
+func (g *Generator) resumedWhileHeld() []planned {
+	id, ready, child := g.freshID(), g.freshID(), g.freshID()
+	steps := []planned{g.newTask(id, farMs), resolvable(ready), resolve(ready, 0), resolvable(child)}
+	if g.rng.IntN(2) == 0 {
+		steps = append(steps, g.resumed(id)...)
+	}
+	steps = append(steps, acquire(id, "p1", 0, 5_000))
+	for range 1 + g.rng.IntN(2) {
+		steps = append(steps, g.resumed(id)...)
+	}
+	steps = append(steps, pick(g,
+		[]planned{suspend(id, 0, child)}, []planned{suspend(id, 0, child, ready)}, []planned{release(id, 0)}, []planned{tick(5_000)},
+		[]planned{about(&protocol.TaskHalt{ID: id}), about(&protocol.TaskContinue{ID: id})})...)
+	return append(steps, about(&protocol.TaskGet{ID: id}), resolve(child, 0), about(&protocol.TaskGet{ID: id}), acquire(id, "p1", 0, 5_000), snap())
 }
 
 func (g *Generator) concurrentAcquires() []planned {
@@ -168,7 +211,7 @@ func (g *Generator) lapsedLease() []planned {
 	return []planned{
 		g.newTask(id, farMs), acquire(id, "p1", 0, 50), tick(49), old(0), tick(pick(g, int64(49), 50, 51)), snap(), old(0),
 		acquire(id, "p2", pick(g, int64(0), 1), 50), old(0),
-		at(0, func(int64) protocol.Request { return &protocol.TaskRelease{ID: id, Version: 1} }),
+		about(&protocol.TaskRelease{ID: id, Version: 1}),
 		at(0, func(int64) protocol.Request {
 			return &protocol.TaskFulfill{ID: id, Version: 1, Action: protocol.PromiseSettle{ID: id, State: protocol.Resolved}}
 		}),
@@ -232,12 +275,12 @@ func (g *Generator) catchUp() []planned {
 	}
 	life := pick(g, int64(farMs), 30_000, 0)
 	return []planned{
-		at(0, func(int64) protocol.Request { return &protocol.ScheduleDelete{ID: id} }),
+		about(&protocol.ScheduleDelete{ID: id}),
 		at(0, func(int64) protocol.Request {
 			return &protocol.ScheduleCreate{ID: id, Cron: "* * * * * *", PromiseID: "{{.id}}:{{.timestamp}}", PromiseTimeout: life, PromiseTags: tags}
 		}),
-		tick(pick(g, int64(999), 1_000, 3_000, 70_000)), at(0, func(int64) protocol.Request { return &protocol.ScheduleGet{ID: id} }),
-		at(0, func(int64) protocol.Request { return &protocol.ScheduleDelete{ID: id} }), snap(),
+		tick(pick(g, int64(999), 1_000, 3_000, 70_000)), about(&protocol.ScheduleGet{ID: id}),
+		about(&protocol.ScheduleDelete{ID: id}), snap(),
 	}
 }
 
