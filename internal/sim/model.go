@@ -148,6 +148,11 @@ func (w *world) answered(a asked, reply protocol.Reply, died bool) {
 		}
 		return
 	}
+	if now := a.engine.Now(); now < w.served {
+		w.fail("the server's time goes back: %s is answered at %d, after an answer at %d", show(a.req), now, w.served)
+	} else if a.passes == w.passes {
+		w.served = now
+	}
 	if m == nil || w.failure != nil {
 		return
 	}

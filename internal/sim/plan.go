@@ -85,6 +85,9 @@ func NewPlan(seed uint64) *Plan {
 	for range faultsMin + r.IntN(faultsMax-faultsMin+1) {
 		p.Faults = append(p.Faults, newFault(r))
 	}
+	if chance(r, 0.3) {
+		p.Faults = append(p.Faults, comesTogether(r)...)
+	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	return p
 }
@@ -112,6 +115,18 @@ func newFault(r *rand.Rand) Fault {
 		f.P = 1
 	}
 	return f
+}
+
+// comesTogether is what a bad day looks like: the disk fills up, somebody restarts the server, and its clock comes back
+// wrong.
+func comesTogether(r *rand.Rand) []Fault {
+	at := between(r, 0, stormFor*2/3)
+	full := between(r, 300*time.Millisecond, 2*time.Second)
+	return []Fault{
+		{Kind: DiskFull, At: at, For: full, P: 1},
+		{Kind: ClockStep, At: at + full - time.Millisecond, For: -between(r, 2*time.Second, clockStepMax)},
+		{Kind: KillServer, At: at + full - time.Millisecond, For: between(r, 10*time.Millisecond, time.Second)},
+	}
 }
 
 // weather is what goes wrong at the moment.

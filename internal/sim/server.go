@@ -105,7 +105,7 @@ func (s *server) boot() {
 	w.trouble(0)
 	w.stats.Lives++
 	s.engine = e
-	s.outbox = e.Outbox()
+	s.outbox = watchedOutbox{e.Outbox(), s, life}
 	if w.config.Outbox != nil {
 		s.outbox = w.config.Outbox(s.outbox)
 	}

@@ -32,6 +32,7 @@ type world struct {
 	follower     *follower
 	passes       int           // how often time has passed in slow calls
 	troubleUntil time.Duration // until then the server may be late
+	served       int64         // the largest instant at which anything was answered, epoch ms
 	weather      weather
 	calm         bool // faults have stopped
 	over         bool // everything has come to its end
