@@ -28,8 +28,18 @@ type fact struct {
 	settledAt uint64
 	result    protocol.Promise
 
+	lease lease // the last one that was acknowledged
+
 	versions []version // of its task, ascending
 	claims   []version // the same, those that somebody was given
+}
+
+// lease is what the holder of a task was promised: nobody takes the task back before.
+type lease struct {
+	pid     string
+	version int64
+	life    int   // of the server that it claimed from
+	until   int64 // epoch ms
 }
 
 // version is a version of a task with the number of the answer that showed it.
@@ -234,6 +244,42 @@ func (l *ledger) task(begin uint64, t protocol.Task) {
 	}
 	if t.State != protocol.TaskFulfilled && f.settled && f.settledAt <= begin {
 		w.fail("task %q is %s after its promise was answered as %s", t.ID, t.State, f.result.State)
+	}
+}
+
+// leases takes in what an answer to a claim or a heartbeat promises. began is the instant at which the server began.
+func (l *ledger) leases(life int, began int64, req protocol.Request, reply protocol.Reply) {
+	switch body := reply.Body.(type) {
+	case protocol.ClaimBody:
+		if t := body.Task; t.State == protocol.TaskAcquired {
+			l.fact(t.ID).lease = lease{t.PID, t.Version, life, began + t.TTL}
+		}
+	case protocol.HeartbeatBody:
+		beat, ok := req.(*protocol.TaskHeartbeat)
+		if !ok {
+			return
+		}
+		for _, ref := range beat.Tasks {
+			f := l.fact(ref.ID)
+			if f.lease.pid == beat.PID && f.lease.version == ref.Version && !slices.Contains(body.Lost, ref.ID) {
+				f.lease.until = max(f.lease.until, began+leaseTTL.Milliseconds())
+			}
+		}
+		if len(beat.Tasks) > 0 {
+			return
+		}
+		for _, f := range l.order { // without a list it is for all that this pid has claimed from this server
+			if f.lease.pid == beat.PID && f.lease.life == life {
+				f.lease.until = max(f.lease.until, began+leaseTTL.Milliseconds())
+			}
+		}
+	}
+}
+
+// leaseEnds judges that a server takes a task back.
+func (l *ledger) leaseEnds(id string, v, at int64) {
+	if f := l.fact(id); f.lease.version == v && at < f.lease.until {
+		l.world.fail("the lease of %q at version %d, held by %s until %d, ends at %d", id, v, f.lease.pid, f.lease.until, at)
 	}
 }
 

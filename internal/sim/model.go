@@ -68,6 +68,9 @@ func (w *world) follow() {
 		}
 		f.latest = e.At
 		w.timely(e)
+		if e.Cause == journal.CauseLease && e.From.Task == protocol.TaskAcquired {
+			w.ledger.leaseEnds(e.ID, e.From.Version, e.At)
+		}
 		f.step(e)
 	}
 }
@@ -123,12 +126,13 @@ type asked struct {
 	engine *engine.Engine
 	handle *handle
 	req    protocol.Request
-	passes int // how often time has passed in slow calls until it began
+	began  int64 // the server's time when it began
+	passes int   // how often time has passed in slow calls until it began
 }
 
 func (w *world) asks(s *server, req protocol.Request) asked {
 	w.follow()
-	return asked{s.engine, s.handle, req, w.passes}
+	return asked{s.engine, s.handle, req, s.engine.Now(), w.passes}
 }
 
 // answered judges an answer by what has become of its transaction, and compares it with the model's. died: the server

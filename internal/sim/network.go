@@ -98,6 +98,7 @@ func (w *world) arrive(c *call) {
 		w.log("%s: %s -> %s", c.who, show(c.req), showReply(reply))
 	}
 	w.ledger.observe(begin, c.req, reply)
+	w.ledger.leases(life, a.began, c.req, reply)
 	w.answered(a, reply, false)
 	w.answer(c, reply, true)
 }
