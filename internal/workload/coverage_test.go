@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"os"
 	"sync"
 	"testing"
 )
@@ -11,9 +10,9 @@ var reachable = sync.OnceValue(Reachable)
 // TestCoverage counts which of the situations that two promises can be in (Reachable) the generator's
 // histories meet. All of them within 10,000 seeds is what ABIDE_LONG=1 asks for; without it, most within a few.
 func TestCoverage(t *testing.T) {
-	seeds, needed := 40, 0.75
-	if os.Getenv("ABIDE_LONG") != "" {
-		seeds, needed = 10_000, 1
+	seeds, needed := long(40, 10_000), 0.75
+	if seeds == 10_000 {
+		needed = 1
 	}
 	all := reachable()
 	total := len(all.Situations())

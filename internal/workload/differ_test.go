@@ -9,13 +9,19 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"abide/internal/api"
 	"abide/internal/engine"
 	"abide/internal/keyspace"
+	"abide/internal/store"
+	"abide/kv"
+	"abide/kv/memkv"
 	"abide/kv/sqlitekv"
+	"abide/protocol"
 )
 
 const serverRetryMs = 30_000
@@ -23,28 +29,46 @@ const serverRetryMs = 30_000
 // bigDrain is more than the 256 waiters that the server wakes in one transaction.
 const bigDrain = 300
 
-// handlerServer posts to an API without sockets.
-type handlerServer struct{ handler http.Handler }
+// handlerServer posts to an API without sockets, and remembers the latest debug time.
+type handlerServer struct {
+	handler http.Handler
+	latest  atomic.Int64
+}
 
-func (s handlerServer) Post(path string, body []byte) (int, []byte, error) {
+func (s *handlerServer) Post(path string, body []byte) (int, []byte, error) {
+	if asked, err := protocol.DecodeEnvelope(body); err == nil && asked.DebugTime != nil {
+		for at := s.latest.Load(); *asked.DebugTime > at && !s.latest.CompareAndSwap(at, *asked.DebugTime); at = s.latest.Load() {
+		}
+	}
 	w := httptest.NewRecorder()
 	s.handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, path, bytes.NewReader(body)))
 	return w.Code, w.Body.Bytes(), nil
 }
 
-// startServer is a whole server on SQLite, but for the sockets and the delivery.
-func startServer(t *testing.T) Server {
-	t.Helper()
-	store, err := sqlitekv.Open(sqlitekv.Options{Path: filepath.Join(t.TempDir(), "abide.db"), Keys: keyspace.Register(), Now: time.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
+// stores are what the server is tested on. Every transaction runs twice: a retry must change nothing.
+var stores = map[string]func(t *testing.T) kv.Store{
+	"sqlite": func(t *testing.T) kv.Store {
+		s, err := sqlitekv.Open(sqlitekv.Options{
+			Path: filepath.Join(t.TempDir(), "abide.db"), Keys: keyspace.Register(), Now: time.Now, RunTwice: true,
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	e, err := engine.Open(context.Background(), store, engine.Options{RetryTimeoutMs: serverRetryMs})
+		return s
+	},
+	"memory": func(*testing.T) kv.Store {
+		return memkv.Open(memkv.Options{Queued: true, Keys: keyspace.Register(), Now: time.Now, RunTwice: true})
+	},
+}
+
+func startServer(t *testing.T) Server { return startServerOn(t, "sqlite") }
+
+// startServerOn is a whole server, but for the sockets, the timers and the delivery. At the end of the test the
+// store is checked from end to end.
+func startServerOn(t *testing.T, name string) Server {
+	t.Helper()
+	s := stores[name](t)
+	e, err := engine.Open(context.Background(), s, engine.Options{RetryTimeoutMs: serverRetryMs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,20 +76,57 @@ func startServer(t *testing.T) Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return handlerServer{handler}
+	server := &handlerServer{handler: handler}
+	t.Cleanup(func() {
+		checker := store.Checker{
+			Store: s, Layout: keyspace.Layout{Shards: 1}, NowMs: server.latest.Load(),
+			Report: func(p store.Problem) { t.Errorf("the store breaks an invariant: %s", p) },
+		}
+		_, err := checker.Check(context.Background())
+		if err := errors.Join(err, s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// seeds are those of a test: as many as are given from 0 on, or the one of the environment's ABIDE_SEED.
+func seeds(t *testing.T, n int) []uint64 {
+	if text := os.Getenv("ABIDE_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []uint64{seed}
+	}
+	var out []uint64
+	for seed := range n {
+		out = append(out, uint64(seed))
+	}
+	return out
+}
+
+// long is more where ABIDE_LONG is set.
+func long(few, many int) int {
+	if os.Getenv("ABIDE_LONG") != "" {
+		return many
+	}
+	return few
 }
 
 // TestDifferential asks the same of the server and of the model.
 func TestDifferential(t *testing.T) {
-	runs, requests := 3, 2000
-	if os.Getenv("ABIDE_LONG") != "" {
-		runs = 300
+	for name, runs := range map[string]int{"sqlite": long(3, 300), "memory": long(1, 30)} {
+		t.Run(name, func(t *testing.T) { differential(t, startServerOn(t, name), seeds(t, runs)) })
 	}
-	server := startServer(t)
+}
+
+func differential(t *testing.T, server Server, seeds []uint64) {
+	const requests = 2000
 	met := NewCoverage()
-	for seed := range runs {
+	for _, seed := range seeds {
 		run := NewRun(server, fmt.Sprintf("seed%d-", seed), serverRetryMs)
-		g := NewGenerator(uint64(seed))
+		g := NewGenerator(seed)
 		if seed%3 == 0 {
 			g.BigDrain = bigDrain
 		}
@@ -74,11 +135,11 @@ func TestDifferential(t *testing.T) {
 		var found *Difference
 		if errors.As(err, &found) {
 			short := Shrink(found, Replayer(server, fmt.Sprintf("shrink%d", seed), serverRetryMs))
-			t.Fatalf("seed %d: the server and the model differ:\n%v", seed, short)
+			t.Fatalf("the server and the model differ; ABIDE_SEED=%d repeats it:\n%v", seed, short)
 		}
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
-	t.Logf("%d runs of %d requests, %d situations", runs, requests, len(met.Situations()))
+	t.Logf("%d runs of %d requests, %d situations", len(seeds), requests, len(met.Situations()))
 }

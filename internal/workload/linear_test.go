@@ -333,15 +333,12 @@ func saveHistory(t *testing.T, model porcupine.Model, info porcupine.Linearizati
 }
 
 func TestLinearizable(t *testing.T) {
-	histories := 10
-	if os.Getenv("ABIDE_LONG") != "" {
-		histories = 300
-	}
+	histories := seeds(t, long(10, 300))
 	server := startServer(t)
 	model := linearModel(serverRetryMs)
 	answered := map[int]int{}
-	for seed := range histories {
-		ops, err := concurrently(server, fmt.Sprintf("linear-%d", seed), uint64(seed))
+	for _, seed := range histories {
+		ops, err := concurrently(server, fmt.Sprintf("linear-%d", seed), seed)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -355,11 +352,11 @@ func TestLinearizable(t *testing.T) {
 		}
 	}
 	for _, status := range []int{200, 300, 404, 409, 422} {
-		if answered[status] == 0 {
+		if answered[status] == 0 && len(histories) > 1 {
 			t.Errorf("no request was answered %d: %v", status, answered)
 		}
 	}
-	t.Logf("%d histories, statuses %v", histories, answered)
+	t.Logf("%d histories, statuses %v", len(histories), answered)
 }
 
 // staleServer answers some reads with what it answered to the same question before.

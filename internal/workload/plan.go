@@ -9,12 +9,12 @@ import (
 // plan is a story of several requests that chance alone would hardly tell.
 func (g *Generator) plan() []planned {
 	switch n := g.rng.IntN(12); {
-	case n < 6:
+	case n < 5:
 		return g.corner()
-	case n == 6 && g.BigDrain > 0:
+	case n == 5 && g.BigDrain > 0:
 		return g.bigDrain()
 	}
-	switch g.rng.IntN(8) {
+	switch g.rng.IntN(9) {
 	case 0:
 		return g.hastyReleases()
 	case 1:
@@ -27,7 +27,7 @@ func (g *Generator) plan() []planned {
 		return g.lateAwaiter()
 	case 5:
 		return g.catchUp()
-	case 6:
+	case 6, 7:
 		return g.resumedWhileHeld()
 	default:
 		return g.timers()
@@ -180,7 +180,7 @@ func (g *Generator) resumedWhileHeld() []planned {
 		steps = append(steps, g.resumed(id)...)
 	}
 	steps = append(steps, pick(g,
-		[]planned{suspend(id, 0, child)}, []planned{suspend(id, 0, child, ready)}, []planned{release(id, 0)}, []planned{tick(5_000)},
+		[]planned{suspend(id, 0, child)}, []planned{suspend(id, 0, child, ready)}, []planned{suspend(id, 0, ready)}, []planned{release(id, 0)}, []planned{tick(5_000)},
 		[]planned{about(&protocol.TaskHalt{ID: id}), about(&protocol.TaskContinue{ID: id})})...)
 	return append(steps, about(&protocol.TaskGet{ID: id}), resolve(child, 0), about(&protocol.TaskGet{ID: id}), acquire(id, "p1", 0, 5_000), snap())
 }
