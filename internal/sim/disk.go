@@ -193,6 +193,13 @@ func (h *handle) Signals(fn func([]kv.Signal)) (stop func()) {
 		}
 		if chance(w.chaos, w.weather.p(DropHints)) {
 			w.stats.HintsDropped++
+			if chance(w.chaos, 0.5) { // only late, so that others overtake it
+				w.after(between(w.chaos, time.Millisecond, 2*time.Second), func() {
+					if !h.dead {
+						fn(signals)
+					}
+				})
+			}
 			return
 		}
 		fn(signals)

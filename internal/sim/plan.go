@@ -24,7 +24,7 @@ const (
 	Conflicts                     // transactions meet others and are tried again
 	Unknown                       // the outcome of commits is unknown: they took place, or did not
 	SlowCalls                     // calls of the store take a while, in which others act
-	DropHints                     // nobody hears of commits
+	DropHints                     // nobody hears of commits, or too late
 	ClockStep                     // the server's wall clock jumps
 	DiskFull                      // nothing can be written
 	StoreDown                     // nothing can be read or written

@@ -42,7 +42,7 @@ type Stats struct {
 	Conflicts    int
 	Unknown      int
 	Slow         int
-	HintsDropped int
+	HintsDropped int // or late
 	Crashes      int
 	Lives        int // of servers
 	Inspections  int

@@ -10,7 +10,7 @@ import (
 var (
 	oneSeed   = flag.Uint64("seed", 0, "run this seed alone, with its trace printed")
 	fromSeed  = flag.Uint64("from", 1, "the first seed")
-	seedCount = flag.Uint64("seeds", 80, "how many seeds to run")
+	seedCount = flag.Uint64("seeds", 60, "how many seeds to run")
 	withModel = flag.Bool("model", false, "compare every answer with the reference model's; otherwise in one seed of four")
 	stopFirst = flag.Bool("stop", false, "stop at the first seed that fails")
 )
