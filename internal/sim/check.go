@@ -10,6 +10,7 @@ import (
 
 	"abide/internal/keyspace"
 	"abide/internal/store"
+	"abide/kv"
 	"abide/protocol"
 )
 
@@ -51,9 +52,14 @@ func (w *world) inspect() store.Tally {
 	return tally
 }
 
-// audit asks a server that has just begun for everything that was ever acknowledged.
+// audit inspects the store and asks a server that has just begun for everything that was ever acknowledged.
 func (w *world) audit(s *server) {
 	w.inspect()
+	w.reread(s)
+}
+
+// reread asks a server for everything that was ever acknowledged.
+func (w *world) reread(s *server) {
 	w.exempt++
 	defer func() { w.exempt-- }()
 	for _, f := range w.ledger.order {
@@ -106,6 +112,9 @@ func (w *world) missing() string {
 			return fmt.Sprintf("tasks: %+v", body.Tasks)
 		}
 	}
+	if w.undelivered() { // told apart from the full inspection, which would take most of the time of a crowd
+		return "unblock messages"
+	}
 	tally := w.inspect()
 	for _, kind := range []string{"execute", "unblock", "drain"} {
 		if tally[kind] > 0 {
@@ -115,10 +124,23 @@ func (w *world) missing() string {
 	return ""
 }
 
+// undelivered reports whether any unblock message is queued.
+func (w *world) undelivered() bool {
+	var rows []kv.Entry
+	err := w.disk.store.View(context.Background(), func(s kv.Snapshot) (err error) {
+		rows, err = s.Scan(keyspace.AllUnblocks(), 1)
+		return err
+	})
+	if err != nil {
+		w.fail("the unblock messages cannot be read: %v", err)
+	}
+	return len(rows) > 0
+}
+
 // finish judges the end: every result is what the steps below it have made of it.
 func (w *world) finish() {
 	s := w.servers[0]
-	w.audit(s)
+	w.reread(s)
 	for _, root := range w.program.Roots {
 		w.judge(s, &root.Node)
 	}

@@ -73,7 +73,7 @@ const (
 	faultsMin = 10
 	faultsMax = 24
 	// stormFor is how long things go wrong. The program's work begins within the first two thirds of it.
-	stormFor = 30 * time.Second
+	stormFor = 24 * time.Second
 	// clockStepMax is how far one step of the clock goes.
 	clockStepMax = 12 * time.Second
 )

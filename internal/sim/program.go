@@ -87,8 +87,8 @@ type Program struct {
 
 // Bounds of a program.
 const (
-	rootsMin = 7
-	rootsMax = 11
+	rootsMin = 5
+	rootsMax = 8
 	// deadline is a root's, far behind the end of the storm and of everything after it.
 	deadline = time.Hour
 )

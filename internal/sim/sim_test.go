@@ -64,3 +64,14 @@ func TestSameSeedSameTrace(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkSeed is one universe after another, without the reference model.
+func BenchmarkSeed(b *testing.B) {
+	seed := uint64(0)
+	requests := 0
+	for b.Loop() {
+		seed++
+		requests += Run(Config{Seed: seed}).Stats.Requests
+	}
+	b.ReportMetric(float64(requests)/float64(b.N), "requests/op")
+}
