@@ -78,6 +78,18 @@ func (b *budget) spend(op string, n int) error {
 	return nil
 }
 
+// rowsPerLook is after how many rows of a scan the clock is looked at: it costs a tenth of a row.
+const rowsPerLook = 64
+
+// spendRow takes one row of a scan from the budget.
+func (b *budget) spendRow(op string) error {
+	if b.ops%rowsPerLook == 0 || b.ops >= kv.MaxTxOps || b.done {
+		return b.spend(op, 1)
+	}
+	b.ops++
+	return nil
+}
+
 // write takes n bytes from the budget.
 func (b *budget) write(op string, key []byte, n int) error {
 	if b.bytes += n; b.bytes > kv.MaxTxBytes {

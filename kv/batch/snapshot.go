@@ -121,7 +121,7 @@ func (v *snapshot) entries(r kv.Range, limit int) ([]kv.JournalEntry, error) {
 	var bad error
 	err := v.driver.Scan(r, func(key, value []byte) bool {
 		if len(entries) > 0 { // the call itself has paid for the first
-			if bad = v.spend("journal", 1); bad != nil {
+			if bad = v.spendRow("journal"); bad != nil {
 				return false
 			}
 		}

@@ -167,7 +167,7 @@ func (b *budget) scan(scan func(kv.Range, func(k, v []byte) bool) error, r kv.Ra
 	var spent error
 	err := scan(r, func(key, value []byte) bool {
 		if len(entries) > 0 { // the call itself has paid for the first
-			if spent = b.spend("scan", 1); spent != nil {
+			if spent = b.spendRow("scan"); spent != nil {
 				return false
 			}
 		}

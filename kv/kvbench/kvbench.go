@@ -155,7 +155,7 @@ func (r *run) with(name string, fn func(*Subject) error) error {
 }
 
 // rounds is how often two things that are compared alternate.
-const rounds = 6
+const rounds = 16
 
 // rate does operations until d has passed and returns how many there were a second. op returns how many it was.
 func (r *run) rate(d time.Duration, op func() (int, error)) (float64, error) {
@@ -179,8 +179,9 @@ type contender struct {
 	load func(d time.Duration) (float64, error)
 }
 
-// compare lets contenders alternate and returns the median of each one's rates. The first round is not counted.
-func (r *run) compare(contenders []contender) (medians []float64, err error) {
+// compare lets contenders alternate and returns the upper quartile of each one's rates: what else the machine does
+// only ever takes away. The first round is not counted.
+func (r *run) compare(contenders []contender) (quartiles []float64, err error) {
 	each := r.For / time.Duration(rounds*len(contenders))
 	rates := make([][]float64, len(contenders))
 	for round := range rounds + 1 {
@@ -196,8 +197,8 @@ func (r *run) compare(contenders []contender) (medians []float64, err error) {
 	}
 	for i, c := range contenders {
 		slices.Sort(rates[i])
-		medians = append(medians, rates[i][rounds/2])
-		r.figure(c.name, medians[i], "/s", "")
+		quartiles = append(quartiles, rates[i][rounds*3/4])
+		r.figure(c.name, quartiles[i], "/s", "")
 	}
-	return medians, nil
+	return quartiles, nil
 }

@@ -17,11 +17,10 @@ type Bare struct{ writer, reader *conn }
 // bareAutoCheckpointPages is SQLite's own default: it moves the log inside the commit that finds it so long.
 const bareAutoCheckpointPages = 1000
 
-// OpenBare makes or opens the file at path, with opt's page caches and durability.
+// OpenBare makes or opens the file at path, with the page caches that a store's writer and one of its readers have, and as
+// durable.
 func OpenBare(opt Options) (*Bare, error) {
-	if opt.CacheBytes <= 0 {
-		opt.CacheBytes = DefaultCacheBytes
-	}
+	opt.setSizes()
 	opt.vfs = "os"
 	if err := touch(opt.Path); err != nil {
 		return nil, pathError(opt.Path, err)
@@ -31,7 +30,7 @@ func OpenBare(opt Options) (*Bare, error) {
 		return nil, err
 	}
 	b := &Bare{}
-	if b.writer, err = opt.openConn(path, writing, opt.CacheBytes/2); err != nil {
+	if b.writer, err = opt.openConn(path, writing, opt.writerCacheBytes()); err != nil {
 		return nil, err
 	}
 	if _, err = b.writer.prepareFile(); err == nil {
@@ -41,7 +40,7 @@ func OpenBare(opt Options) (*Bare, error) {
 		err = b.writer.db.WALAutoCheckpoint(bareAutoCheckpointPages)
 	}
 	if err == nil {
-		b.reader, err = opt.openConn(path, reading, opt.CacheBytes/2)
+		b.reader, err = opt.openConn(path, reading, opt.readerCacheBytes())
 	}
 	if err == nil {
 		err = b.reader.prepare(reading)

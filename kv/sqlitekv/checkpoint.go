@@ -15,6 +15,8 @@ const (
 	// walStop times that length is where the writer waits for the readers that keep the log from starting over:
 	// 192 MiB. None of them lives longer than kv.MaxTxSeconds.
 	walStop = 3
+	// restartWait is how long the writer waits for readers at the bound itself.
+	restartWait = 10 * time.Millisecond
 	// checkpointPages is how much the log grows before the checkpointer moves it into the file.
 	checkpointPages = 4096
 	// restartLagPages is how much of the log may be left to move when the writer starts it over, because the

@@ -172,6 +172,9 @@ func (c *conn) Get(key []byte) ([]byte, error) {
 	return value, nil
 }
 
+// rowsBytes is how much memory the rows of a scan share. Who keeps one row keeps that much.
+const rowsBytes = 4096
+
 // Scan implements batch.DriverReader.
 func (c *conn) Scan(r kv.Range, visit func(key, value []byte) bool) error {
 	s, start := c.of(r.Start).scan, r.Start
@@ -184,12 +187,18 @@ func (c *conn) Scan(r kv.Range, visit func(key, value []byte) bool) error {
 	if err := s.BindBlob(2, r.End); err != nil {
 		return failure("scan", err)
 	}
-	for s.Step() {
+	var room []byte // for the next rows; the first one, which is often the only one, gets its own
+	for next := 0; s.Step(); next = rowsBytes {
 		k, v := s.ColumnRawBlob(0), s.ColumnRawBlob(1)
-		row := make([]byte, len(k)+len(v))
-		n := copy(row, k)
-		copy(row[n:], v)
-		if !visit(row[:n:n], row[n:]) {
+		n := len(k) + len(v)
+		if len(room) < n {
+			room = make([]byte, max(n, next))
+		}
+		copy(room, k)
+		copy(room[len(k):], v)
+		row := room[:n:n]
+		room = room[n:]
+		if !visit(row[:len(k):len(k)], row[len(k):]) {
 			break
 		}
 	}

@@ -51,7 +51,7 @@ func (p *readers) take(ctx context.Context) (*conn, error) {
 	if c != nil {
 		return c, nil
 	}
-	c, err := p.opt.openConn(p.path, reading, p.opt.CacheBytes/2/p.size)
+	c, err := p.opt.openConn(p.path, reading, p.opt.readerCacheBytes())
 	if err == nil {
 		if err = c.prepare(reading); err != nil {
 			_ = c.close()

@@ -32,16 +32,22 @@ import (
 // Defaults of Options.
 const (
 	// DefaultCacheBytes is what the page caches of all connections may take together. More does not help:
-	// what falls out of it is in the system's cache, and SQLite walks through the writer's whole cache at
-	// the end of most commits that add pages.
-	DefaultCacheBytes = 32 << 20
+	// what falls out of it is in the system's cache.
+	DefaultCacheBytes = 64 << 20
 	// MaxCacheBytes is the largest CacheBytes: SQLite's memory is bounded for each connection, and the
-	// writer's half must fit it with room to work.
+	// largest share must fit it with room to work.
 	MaxCacheBytes = 256 << 20
 	// MinReaders and MaxReaders bound how many snapshots are open at once by default, one per processor.
 	MinReaders = 4
 	MaxReaders = 16
 )
+
+// writerShare is the part of the caches that the writer gets; the readers share the rest. SQLite walks through the
+// writer's whole cache at the end of most commits that add pages, so a large one costs more than it saves.
+const writerShare = 4
+
+func (o *Options) writerCacheBytes() int { return o.CacheBytes / writerShare }
+func (o *Options) readerCacheBytes() int { return (o.CacheBytes - o.writerCacheBytes()) / o.Readers }
 
 // checkpointCacheBytes is the page cache of the checkpointer, which reads the log and not its cache.
 const checkpointCacheBytes = 256 << 10
@@ -51,8 +57,8 @@ type Options struct {
 	// Path is the database file. It is made, for its owner only, if it is missing; its folder must exist.
 	// Beside it stand files named like it with -wal, -shm and .lock at the end.
 	Path string
-	// CacheBytes bounds the page caches of all connections together; half is the writer's. 0 means
-	// DefaultCacheBytes; at most MaxCacheBytes.
+	// CacheBytes bounds the page caches of all connections together; 0 means DefaultCacheBytes; at
+	// most MaxCacheBytes.
 	CacheBytes int
 	// Readers is how many snapshots can be open at once; further ones wait. 0 means one per processor,
 	// between MinReaders and MaxReaders.
@@ -73,6 +79,16 @@ type Options struct {
 	weaker synchronous
 	// vfs is the SQLite VFS to use; defaultVFS unless a test wants the disk to fail.
 	vfs string
+}
+
+// setSizes replaces what is not set of the caches and readers by the defaults.
+func (o *Options) setSizes() {
+	if o.CacheBytes <= 0 {
+		o.CacheBytes = DefaultCacheBytes
+	}
+	if o.Readers <= 0 {
+		o.Readers = min(max(runtime.GOMAXPROCS(0), MinReaders), MaxReaders)
+	}
 }
 
 // Store is an open database; it implements kv.Store.
@@ -99,12 +115,7 @@ var _ batch.Driver = (*driver)(nil)
 // Open opens the store at opt.Path, or makes it. ErrInUse if somebody has it open, ErrFormat if the file is
 // not one that this program can open.
 func Open(opt Options) (*Store, error) {
-	if opt.CacheBytes <= 0 {
-		opt.CacheBytes = DefaultCacheBytes
-	}
-	if opt.Readers <= 0 {
-		opt.Readers = min(max(runtime.GOMAXPROCS(0), MinReaders), MaxReaders)
-	}
+	opt.setSizes()
 	if opt.walPages <= 0 {
 		opt.walPages = maxWALPages
 	}

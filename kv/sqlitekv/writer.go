@@ -54,7 +54,7 @@ const maxUnknownKept = 1024
 
 // open opens the writing connection; the file exists.
 func (w *writer) open() error {
-	c, err := w.opt.openConn(w.path, writing, w.opt.CacheBytes/2)
+	c, err := w.opt.openConn(w.path, writing, w.opt.writerCacheBytes())
 	if err != nil {
 		return err
 	}
@@ -259,9 +259,10 @@ func (w *writer) Resolve(_ context.Context, token kv.Token) (kv.Outcome, error) 
 
 // restartLog starts the log over once it has passed its bound, between two batches. It waits for the
 // checkpointer to have moved almost everything, so that little is left to do, but not beyond twice the
-// bound. If a reader still needs the log, it is tried again when the log has grown some more. Readers that
-// overlap could keep it busy for ever; so beyond walStop times the bound the writer waits for them. A snapshot
-// that begins meanwhile does not prolong that: it reads the file alone as soon as all of the log is in it.
+// bound. Short snapshots are waited for, because many of them are never all over at one moment; if one still
+// needs the log after that, it is tried again when the log has grown some more. Long ones that overlap could keep it
+// busy for ever; so beyond walStop times the bound the writer waits for them too. A snapshot that begins
+// meanwhile does not prolong that: it reads the file alone as soon as all of the log is in it.
 func (w *writer) restartLog() {
 	pages := w.walPages.Load()
 	if pages < w.restartAt {
@@ -272,7 +273,7 @@ func (w *writer) restartLog() {
 		return
 	}
 	w.restartAt = pages + w.opt.walPages/16
-	wait := time.Duration(0)
+	wait := restartWait
 	if pages >= walStop*w.opt.walPages {
 		wait = busyTimeout
 	}
