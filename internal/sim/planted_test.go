@@ -126,6 +126,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	}
 }
 
+// A fault less changes what chance makes of the others, so how few are left is not certain.
 func TestShrinkKeepsTheFaultsThatItTakes(t *testing.T) {
 	c := Config{Outbox: func(o deliver.Outbox) deliver.Outbox { return eager{o} }}
 	for c.Seed = 1; ; c.Seed++ {
@@ -139,7 +140,7 @@ func TestShrinkKeepsTheFaultsThatItTakes(t *testing.T) {
 	all := NewPlan(c.Seed)
 	few, r := Shrink(c)
 	t.Logf("seed %d, faults %v of %d: %v", c.Seed, few, len(all.Faults), r.Err)
-	if r.Err == nil || len(few) == 0 || len(few) > 3 {
+	if r.Err == nil || len(few) == 0 || len(few) >= len(all.Faults) {
 		t.Fatalf("%d of %d faults are left: %v", len(few), len(all.Faults), r.Err)
 	}
 	c.Plan = all.Only(few)
