@@ -9,7 +9,9 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -142,4 +144,42 @@ func differential(t *testing.T, server Server, seeds []uint64) {
 		}
 	}
 	t.Logf("%d runs of %d requests, %d situations", len(seeds), requests, len(met.Situations()))
+}
+
+// TestWide asks what takes a server more than one transaction, or more than one page: suspends on hundreds of
+// promises with large tags, searches of megabytes, a promise that all of them wait for.
+func TestWide(t *testing.T) {
+	const awaited = 200
+	run := NewRun(startServer(t), "wide-", serverRetryMs)
+	do := func(req protocol.Request) {
+		t.Helper()
+		if err := run.Do(Op{firstSpace, Start, req}); err != nil {
+			var found *Difference
+			if errors.As(err, &found) {
+				t.Fatalf("%s: %s", req.Kind(), found.What)
+			}
+			t.Fatal(err)
+		}
+	}
+	filler := strings.Repeat("x", 30<<10)
+	suspend := &protocol.TaskSuspend{ID: "waits", Version: 1}
+	for n := range awaited {
+		id := fmt.Sprintf("wide.%d", n)
+		do(&protocol.PromiseCreate{ID: id, TimeoutAt: Start + farMs, Tags: protocol.Tags{{Name: "filler", Value: filler}}})
+		suspend.Awaited = append(suspend.Awaited, id)
+	}
+	do(&protocol.PromiseCreate{ID: "waits", TimeoutAt: Start + farMs, Tags: flavours[2]})
+	do(&protocol.TaskAcquire{ID: "waits", PID: "p", TTL: 60_000})
+	refused := *suspend
+	refused.Awaited = append(slices.Clone(suspend.Awaited), "nobody")
+	do(&refused)
+	do(&protocol.DebugSnap{})
+	do(suspend)
+	do(&protocol.DebugSnap{})
+	do(&protocol.PromiseSearch{Limit: 1000, Tags: protocol.Tags{{Name: "filler", Value: filler}}})
+	do(&protocol.PromiseSearch{Limit: 1000, State: protocol.Pending})
+	do(&protocol.PromiseSettle{ID: "wide.7", State: protocol.Resolved})
+	do(&protocol.TaskAcquire{ID: "waits", Version: 1, PID: "p", TTL: 60_000})
+	do(&protocol.TaskSuspend{ID: "waits", Version: 2, Awaited: suspend.Awaited})
+	do(&protocol.DebugSnap{})
 }
