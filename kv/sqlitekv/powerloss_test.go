@@ -225,7 +225,7 @@ func TestLossOfPower(t *testing.T) {
 	for name, h := range map[string]hazard{"on a good disk": {}, "on a failing disk": {failing: 15}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seeds := Times(4, 1000)
+			seeds := Times(3, 1000)
 			checked, losses, d := findLosses(t, seeds, h)
 			if checked < 15*seeds {
 				t.Errorf("only %d crashes", checked)
@@ -245,7 +245,7 @@ func TestLossOfPowerShowsWithoutSyncs(t *testing.T) {
 	for name, h := range map[string]hazard{"NORMAL": {weaker: 1}, "OFF": {weaker: 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			checked, losses, _ := findLosses(t, 2, h)
+			checked, losses, _ := findLosses(t, 1, h)
 			if len(losses) == 0 {
 				t.Errorf("%d crashes and no loss", checked)
 			}
