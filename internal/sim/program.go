@@ -80,9 +80,8 @@ type Crowd struct {
 type Program struct {
 	Roots []*Root
 	Crons []*Cron
-	Crowd *Crowd           // nil for none
-	Large bool             // some results are too large for one row
-	nodes map[string]*Node // every node by id
+	Crowd *Crowd // nil for none
+	Large bool   // some results are too large for one row
 }
 
 // Bounds of a program.
@@ -98,7 +97,7 @@ var groups = []string{"alpha", "beta"}
 // NewProgram makes the work of a seed.
 func NewProgram(seed uint64) *Program {
 	r := newRand(seed, streamProgram)
-	p := &Program{Large: chance(r, 0.06), nodes: map[string]*Node{}}
+	p := &Program{Large: chance(r, 0.06)}
 	for i := range rootsMin + r.IntN(rootsMax-rootsMin+1) {
 		p.Roots = append(p.Roots, p.newRoot(r, i))
 	}
@@ -149,7 +148,6 @@ func (p *Program) newRoot(r *rand.Rand, i int) *Root {
 	if root.Start == TooLate {
 		root.Timeout = -time.Second
 	}
-	p.nodes[root.ID] = &root.Node
 	p.grow(r, &root.Node, separator, 2)
 	return root
 }
@@ -165,7 +163,6 @@ func (p *Program) grow(r *rand.Rand, flow *Node, separator string, depth int) {
 		batch := Batch{Any: chance(r, 0.12)}
 		if batch.Any { // the others must be enough
 			never := &Node{ID: fmt.Sprintf("%s%s%d", flow.ID, separator, n), Kind: External, Never: true, Timeout: deadline}
-			p.nodes[never.ID] = never
 			batch.Nodes = append(batch.Nodes, never)
 			n++
 		}
@@ -182,7 +179,6 @@ func (p *Program) grow(r *rand.Rand, flow *Node, separator string, depth int) {
 
 func (p *Program) newNode(r *rand.Rand, id, separator string, depth int) *Node {
 	n := &Node{ID: id, Timeout: deadline}
-	p.nodes[id] = n
 	switch k := r.IntN(100); {
 	case k < 40 || depth == 0 && k < 75:
 		n.Kind = Leaf
@@ -218,10 +214,20 @@ func (p *Program) newNode(r *rand.Rand, id, separator string, depth int) *Node {
 	return n
 }
 
-// node is what a worker runs for a task; promises that a schedule has made have no steps.
-func (p *Program) node(id string) *Node {
-	if n := p.nodes[id]; n != nil {
-		return n
+// index is every node by its id.
+func (p *Program) index() map[string]*Node {
+	nodes := map[string]*Node{}
+	var add func(n *Node)
+	add = func(n *Node) {
+		nodes[n.ID] = n
+		for _, batch := range n.Steps {
+			for _, child := range batch.Nodes {
+				add(child)
+			}
+		}
 	}
-	return &Node{ID: id, Kind: Flow}
+	for _, root := range p.Roots {
+		add(&root.Node)
+	}
+	return nodes
 }

@@ -28,7 +28,7 @@ type run struct {
 func newRun(k *worker, claim protocol.ClaimBody) *run {
 	r := &run{
 		worker: k, life: k.life, id: claim.Task.ID, version: claim.Task.Version, promise: claim.Promise,
-		node: k.world.program.node(claim.Task.ID), known: map[string]protocol.Promise{}, failed: map[string]int{},
+		node: k.world.node(claim.Task.ID), known: map[string]protocol.Promise{}, failed: map[string]int{},
 	}
 	r.learn(claim.Preload)
 	return r

@@ -94,6 +94,7 @@ func newWorld(c Config) *world {
 	if w.program == nil {
 		w.program = NewProgram(c.Seed)
 	}
+	w.nodes = w.program.index()
 	if w.plan == nil {
 		w.plan = NewPlan(c.Seed)
 	}
@@ -139,6 +140,14 @@ func (w *world) begin() {
 	o := &operator{client: client{world: w, pid: "operator"}}
 	o.plan(w.program)
 	w.schedule(w.plan)
+}
+
+// node is what a worker runs for a task; promises that a schedule has made have no steps.
+func (w *world) node(id string) *Node {
+	if n := w.nodes[id]; n != nil {
+		return n
+	}
+	return &Node{ID: id, Kind: Flow}
 }
 
 // wallMs is the true time d from now, as workers and clients know it.

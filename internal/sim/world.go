@@ -27,6 +27,7 @@ type world struct {
 	workers      []*worker
 	clients      []*client
 	program      *Program
+	nodes        map[string]*Node // of the program; only looked up
 	plan         *Plan
 	ledger       *ledger
 	follower     *follower
