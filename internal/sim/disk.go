@@ -17,8 +17,9 @@ type disk struct {
 	outcomes []kv.Outcome // of commits that were reported as unknown; the token is the index
 }
 
-func newDisk(wrap func(kv.Store) kv.Store) *disk {
-	d := &disk{store: memkv.Open(memkv.Options{Keys: keyspace.Register()})}
+// newDisk makes an empty disk. With twice it runs every closure twice, as the contract allows.
+func newDisk(wrap func(kv.Store) kv.Store, twice bool) *disk {
+	d := &disk{store: memkv.Open(memkv.Options{Keys: keyspace.Register(), RunTwice: twice})}
 	if wrap != nil {
 		d.store = wrap(d.store)
 	}

@@ -89,8 +89,8 @@ func newWorld(c Config) *world {
 	w := &world{
 		config: c, trace: c.Trace, program: c.Program, plan: c.Plan, failures: map[string]int{},
 		net: newRand(c.Seed, streamNet), chaos: newRand(c.Seed, streamChaos), play: newRand(c.Seed, streamPlay),
-		disk: newDisk(c.Wrap),
 	}
+	w.disk = newDisk(c.Wrap, chance(w.play, 0.1))
 	if w.program == nil {
 		w.program = NewProgram(c.Seed)
 	}
