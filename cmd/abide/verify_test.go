@@ -82,6 +82,7 @@ func TestVerify(t *testing.T) {
 	t.Parallel()
 	server := start(t, "dev", "--ephemeral", "--server-port", "0")
 	t.Run("everything", func(t *testing.T) {
+		t.Parallel()
 		report := verify(t, server.url, exitOK)
 		wantNoFailures(t, report, 300)
 		if report.Count(conform.Skip) != 0 || len(report.Left) != 0 || report.Workspace == "" {
@@ -89,6 +90,7 @@ func TestVerify(t *testing.T) {
 		}
 	})
 	t.Run("a given workspace", func(t *testing.T) {
+		t.Parallel()
 		report := verify(t, server.url+"/w/mine", exitOK)
 		wantNoFailures(t, report, 250)
 		if report.Workspace != "" || len(report.Left) == 0 || report.Count(conform.Skip) == 0 {

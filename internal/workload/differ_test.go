@@ -47,11 +47,11 @@ func (s *handlerServer) Post(path string, body []byte) (int, []byte, error) {
 	return w.Code, w.Body.Bytes(), nil
 }
 
-// stores are what the server is tested on. Every transaction runs twice: a retry must change nothing.
+// stores are what the server is tested on. In memory every transaction runs twice: a retry must change nothing.
 var stores = map[string]func(t *testing.T) kv.Store{
 	"sqlite": func(t *testing.T) kv.Store {
 		s, err := sqlitekv.Open(sqlitekv.Options{
-			Path: filepath.Join(t.TempDir(), "abide.db"), Keys: keyspace.Register(), Now: time.Now, RunTwice: true,
+			Path: filepath.Join(t.TempDir(), "abide.db"), Keys: keyspace.Register(), Now: time.Now,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +119,10 @@ func long(few, many int) int {
 // TestDifferential asks the same of the server and of the model.
 func TestDifferential(t *testing.T) {
 	for name, runs := range map[string]int{"sqlite": long(3, 300), "memory": long(1, 30)} {
-		t.Run(name, func(t *testing.T) { differential(t, startServerOn(t, name), seeds(t, runs)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			differential(t, startServerOn(t, name), seeds(t, runs))
+		})
 	}
 }
 
@@ -149,6 +152,7 @@ func differential(t *testing.T, server Server, seeds []uint64) {
 // TestWide asks what takes a server more than one transaction, or more than one page: suspends on hundreds of
 // promises with large tags, searches of megabytes, a promise that all of them wait for.
 func TestWide(t *testing.T) {
+	t.Parallel()
 	const awaited = 200
 	run := NewRun(startServer(t), "wide-", serverRetryMs)
 	do := func(req protocol.Request) {

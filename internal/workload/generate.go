@@ -257,7 +257,7 @@ var weights = []struct {
 }
 
 // resetOdds is one in how many requests is a debug.reset.
-const resetOdds = 1500
+const resetOdds = 600
 
 // kind draws one by its weight.
 func (g *Generator) kind() protocol.Kind {

@@ -166,6 +166,7 @@ func (s lyingServer) Post(path string, body []byte) (int, []byte, error) {
 
 // TestDifferencesAreFoundAndShrunk has a server answer wrongly in one way each, and wants a short history.
 func TestDifferencesAreFoundAndShrunk(t *testing.T) {
+	t.Parallel()
 	server := startServer(t)
 	for n, lie := range []struct {
 		from, to string
