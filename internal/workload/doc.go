@@ -11,5 +11,5 @@
 // cron.go (the requests), step.go (internal steps and debug.tick), view.go (records, search, debug.snap),
 // op.go (one request of a history, as JSON), generate.go, plan.go, choose.go (the generator), coverage.go,
 // enumerate.go (which situations were met, and which there are), compare.go (is this answer that answer),
-// differ.go and shrink.go (a history against a server).
+// differ.go and shrink.go (a history against a server), observed.go (a server whose internal steps are reported).
 package workload
