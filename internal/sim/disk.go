@@ -192,15 +192,19 @@ func (h *handle) Signals(fn func([]kv.Signal)) (stop func()) {
 		if h.dead || h.mute {
 			return
 		}
-		if chance(w.chaos, w.weather.p(DropHints)) {
+		lost := chance(w.chaos, w.weather.p(DropHints))
+		late := chance(w.chaos, w.weather.p(Delay)) || (lost && chance(w.chaos, 0.5))
+		switch {
+		case late: // others overtake it
 			w.stats.HintsDropped++
-			if chance(w.chaos, 0.5) { // only late, so that others overtake it
-				w.after(between(w.chaos, time.Millisecond, 2*time.Second), func() {
-					if !h.dead {
-						fn(signals)
-					}
-				})
-			}
+			w.after(between(w.chaos, time.Millisecond, 2*time.Second), func() {
+				if !h.dead {
+					fn(signals)
+				}
+			})
+			return
+		case lost:
+			w.stats.HintsDropped++
 			return
 		}
 		fn(signals)

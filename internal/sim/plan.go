@@ -16,7 +16,7 @@ type FaultKind int
 const (
 	LoseMessages FaultKind = iota // requests and answers vanish
 	Duplicate                     // requests and frames come twice
-	Delay                         // messages take far longer, and overtake each other
+	Delay                         // messages and hints take far longer, and overtake each other
 	CutStreams                    // streams to workers break, some over what is written to them, and both sides soon notice
 	MuteStream                    // one stream swallows its frames before anybody notices
 	KillWorker                    // a worker dies and comes back after a while

@@ -113,7 +113,7 @@ func NewProgram(seed uint64) *Program {
 		}
 		p.Crons = append(p.Crons, c)
 	}
-	if chance(r, 0.04) {
+	if chance(r, 0.07) {
 		at := between(r, 0, stormFor/2)
 		p.Crowd = &Crowd{ID: "crowd", At: at, SettleAt: at + between(r, time.Second, stormFor/2), Listeners: 270 + r.IntN(300)}
 	}
