@@ -56,7 +56,7 @@ type simulatedFailed struct {
 }
 
 // simulateMemory is how much garbage may pile up, in percent of what is in use: universes are small and short.
-const simulateMemory = 400
+const simulateMemory = 1000
 
 // Run runs the seeds and prints what came of them.
 func (c *simulateCommand) Run(in surroundings, _ *environment) error {

@@ -19,7 +19,7 @@ var layout = keyspace.Layout{Shards: 1}
 
 const (
 	// inspectEvery is how many events pass between two inspections of the whole store.
-	inspectEvery = 2500
+	inspectEvery = 3000
 	// watchEvery is how often it is looked whether everything has come to its end.
 	watchEvery = time.Second
 	// patience is how long after the calm everything must have come to its end. A pass of the timer loop comes once a
