@@ -85,7 +85,7 @@ func (r *Run) Do(op Op) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	if what != "" {
+	if what != "" && !r.model.space(op.Workspace).draining {
 		return &Difference{History: r.past, What: what}
 	}
 	return nil

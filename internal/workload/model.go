@@ -43,7 +43,15 @@ type space struct {
 	schedules map[string]*schedule
 	executes  map[string]int64 // queued execute: task id -> version
 	unblocks  map[unblock]bool
+
+	// draining tells that a promise with many waiters was settled and no pass has finished since: a server may
+	// still have some of them to wake, and what it shows until then is not compared.
+	draining bool
 }
+
+// wholeDrain is how many waiters any server is taken to wake in the transaction of the settlement. Section 3 of
+// docs/machine.md gives no figure.
+const wholeDrain = 100
 
 type promise struct {
 	state        string
@@ -230,6 +238,7 @@ func (m *Model) clone() *Model {
 			schedules: make(map[string]*schedule, len(s.schedules)),
 			executes:  maps.Clone(s.executes),
 			unblocks:  maps.Clone(s.unblocks),
+			draining:  s.draining,
 		}
 		for id, p := range s.promises {
 			q := *p

@@ -109,6 +109,7 @@ func (s *space) settle(now int64, r *protocol.PromiseSettle) {
 // resumed, who listens is told.
 func (s *space) settled(now int64, id string) {
 	p := s.promises[id]
+	s.draining = s.draining || len(p.callbacks)+len(p.listeners) > wholeDrain
 	if t := s.tasks[id]; t != nil {
 		*t = task{state: fulfilled, version: t.version}
 		delete(s.executes, id)

@@ -29,6 +29,7 @@ func (s *space) tick(now int64) {
 			s.dispatch(now, id)
 		}
 	}
+	s.draining = false
 	for _, id := range ids(s.schedules) {
 		s.runSchedule(now, now, id)
 	}
