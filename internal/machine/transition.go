@@ -83,25 +83,41 @@ func (op *Op) settled(o *Object) error {
 	if !o.Waited {
 		return nil // nobody ever registered: nothing to look for
 	}
-	switch done, err := op.drain(o); {
+	waiters, last, err := op.nextWaiters(o)
+	switch {
 	case errors.Is(err, ErrInvariant):
 		// A damaged waiter keeps no promise from being settled. Nothing has been drained; whoever works the
 		// obligation off sets the row aside.
-	case err != nil || done:
+		return op.State.SetDraining(o.ID, true)
+	case err != nil:
+		return err
+	}
+	left, err := op.wake(o, waiters)
+	if err != nil || (last && left == 0) {
 		return err
 	}
 	return op.State.SetDraining(o.ID, true)
 }
 
-// drain removes the next waiters of a settled object: each callback resumes its task, each listener turns
-// into an unblock message. It reports whether none are left. (spec: settlement scrub)
+// drain removes the next waiters of a settled object. It reports whether none are left. (spec: settlement
+// scrub)
 func (op *Op) drain(o *Object) (done bool, err error) {
-	waiters, err := op.State.Waiters(o.ID, drainWaiters+1)
+	waiters, last, err := op.nextWaiters(o)
 	if err != nil {
 		return false, err
 	}
-	done = len(waiters) <= drainWaiters
-	if !done {
+	left, err := op.wake(o, waiters)
+	return last && left == 0, err
+}
+
+// nextWaiters reads the waiters that one transaction may drain, with the tasks that they resume; last: there are
+// no others. It changes nothing.
+func (op *Op) nextWaiters(o *Object) (waiters []Waiter, last bool, err error) {
+	waiters, err = op.State.Waiters(o.ID, drainWaiters+1)
+	if err != nil {
+		return nil, false, err
+	}
+	if last = len(waiters) <= drainWaiters; !last {
 		waiters = waiters[:drainWaiters]
 	}
 	awaiters := make([]string, 0, len(waiters))
@@ -110,16 +126,19 @@ func (op *Op) drain(o *Object) (done bool, err error) {
 			awaiters = append(awaiters, w.To)
 		}
 	}
-	if err := op.State.Load(awaiters); err != nil {
-		return false, err
-	}
+	return waiters, last, op.State.Load(awaiters)
+}
+
+// wake drains waiters until one transaction has rewritten enough: each callback is removed and resumes its task,
+// each listener is removed and turns into an unblock message. It returns how many are left.
+func (op *Op) wake(o *Object, waiters []Waiter) (left int, err error) {
 	bytes := int64(0)
-	for _, w := range waiters {
+	for i, w := range waiters {
 		if bytes > drainBytes {
-			return false, nil
+			return len(waiters) - i, nil
 		}
 		if err := op.State.DeleteWaiter(w); err != nil {
-			return false, err
+			return 0, err
 		}
 		if w.Kind == WaiterListener {
 			err = op.State.PutUnblock(Unblock{ID: o.ID, Address: w.To, DueAt: op.Now})
@@ -130,10 +149,10 @@ func (op *Op) drain(o *Object) (done bool, err error) {
 			bytes += n
 		}
 		if err != nil {
-			return false, err
+			return 0, err
 		}
 	}
-	return done, nil
+	return 0, nil
 }
 
 // resume tells an awaiting task that one of the promises it waited for has settled, and returns about how
