@@ -303,7 +303,8 @@ func TestPollRefusals(t *testing.T) {
 }
 
 func TestPollMessagesWaitForAWorker(t *testing.T) {
-	s := newPollServer(t, PollOptions{}, deliver.Limits{WindowMs: 20, GatherMs: 1, PollMs: 20})
+	// Nobody claims here: what keeps a slot is given up soon.
+	s := newPollServer(t, PollOptions{}, deliver.Limits{WindowMs: 20, GatherMs: 1, PollMs: 20, HoldMs: 20})
 	for i := range 1000 {
 		s.dispatch(fmt.Sprintf("t%03d", i), "g")
 	}
