@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,15 +62,8 @@ func (c *benchCommand) config() bench.Config {
 
 // Run measures and prints the report, one JSON object on stdout.
 func (c *benchCommand) Run(in surroundings, _ *environment) error {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := in.untilSignal()
 	defer stop()
-	go func() {
-		select {
-		case <-in.signals:
-			stop()
-		case <-ctx.Done():
-		}
-	}()
 	if c.ofStore() {
 		return c.runStore(ctx, in)
 	}

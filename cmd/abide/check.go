@@ -32,15 +32,8 @@ type checkCommand struct {
 
 // Run checks and reports.
 func (c *checkCommand) Run(in surroundings, _ *environment) error {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := in.untilSignal()
 	defer stop()
-	go func() {
-		select {
-		case <-in.signals:
-			stop()
-		case <-ctx.Done():
-		}
-	}()
 	out := &checkOutput{command: c, in: in}
 	r := &checkReport{File: c.File, Problems: []checkProblem{}, SQLite: []string{}}
 	err := c.check(ctx, r, out)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,19 @@ type surroundings struct {
 	stderr  io.Writer
 	signals <-chan os.Signal // interrupt and termination
 	abort   func()           // ends the process at once
+}
+
+// untilSignal is the context of a subcommand that an interrupt ends early. stop releases it.
+func (in surroundings) untilSignal() (ctx context.Context, stop context.CancelFunc) {
+	ctx, stop = context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-in.signals:
+			stop()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, stop
 }
 
 func main() {

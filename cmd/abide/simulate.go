@@ -63,15 +63,8 @@ func (c *simulateCommand) Run(in surroundings, _ *environment) error {
 	if c.Seed != 0 {
 		return c.one(in)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := in.untilSignal()
 	defer stop()
-	go func() {
-		select {
-		case <-in.signals:
-			stop()
-		case <-ctx.Done():
-		}
-	}()
 	defer debug.SetGCPercent(debug.SetGCPercent(simulateMemory))
 	if c.Workers == 0 {
 		c.Workers = runtime.GOMAXPROCS(0)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -35,15 +34,8 @@ func (c *verifyCommand) Validate() error {
 
 // Run checks and reports.
 func (c *verifyCommand) Run(in surroundings, _ *environment) error {
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := in.untilSignal()
 	defer stop()
-	go func() {
-		select {
-		case <-in.signals:
-			stop()
-		case <-ctx.Done():
-		}
-	}()
 	var unique [5]byte
 	_, _ = rand.Read(unique[:]) // never fails
 	report, err := conform.Run(ctx, conform.Config{

@@ -207,10 +207,7 @@ func (e *Engine) write(ctx context.Context, workspace string, req protocol.Reque
 	if err := e.ensureWorkspace(ctx, workspace); err != nil {
 		return protocol.Reply{}, err
 	}
-	err = e.update(ctx, workspace, at, request(req.Kind()), func(op *machine.Op, _ *store.Txn) (err error) {
-		reply, err = op.Apply(req)
-		return err
-	})
+	reply, err = e.apply(ctx, workspace, req, at)
 	if r, ok := req.(*protocol.TaskSuspend); ok && errors.Is(err, kv.ErrTooLarge) {
 		return e.suspendInParts(ctx, workspace, r, at)
 	}
@@ -285,7 +282,8 @@ func (e *Engine) update(ctx context.Context, workspace string, at instant, w wor
 // worked out again once no such operation is under way.
 func (e *Engine) read(ctx context.Context, workspace string, req protocol.Request, at instant) (protocol.Reply, error) {
 	if at.debug != nil && !isSearch(req.Kind()) {
-		return e.readInOrder(ctx, workspace, req, at)
+		// Time is an input here, and only the writers' order makes it go forward for everybody.
+		return e.apply(ctx, workspace, req, at)
 	}
 	now, err := at.forRead(ctx)
 	if err != nil {
@@ -313,9 +311,8 @@ func isSearch(k protocol.Kind) bool {
 	return k == protocol.KindPromiseSearch || k == protocol.KindTaskSearch || k == protocol.KindScheduleSearch
 }
 
-// readInOrder answers a read with a debug time among the writes: time is an input there, and only the
-// writer's order makes it go forward for everybody.
-func (e *Engine) readInOrder(ctx context.Context, workspace string, req protocol.Request, at instant) (reply protocol.Reply, err error) {
+// apply is one request in the order of the writers.
+func (e *Engine) apply(ctx context.Context, workspace string, req protocol.Request, at instant) (reply protocol.Reply, err error) {
 	err = e.update(ctx, workspace, at, request(req.Kind()), func(op *machine.Op, _ *store.Txn) (err error) {
 		reply, err = op.Apply(req)
 		return err
