@@ -5,6 +5,7 @@ package sqlitekv
 import (
 	"errors"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,3 +44,11 @@ func isDiskFull(err error) bool {
 
 // isReadOnly reports whether the file system takes no writes at all.
 func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) }
+
+// names is how many hard links a file has, 1 if that cannot be told.
+func names(info os.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(stat.Nlink)
+	}
+	return 1
+}

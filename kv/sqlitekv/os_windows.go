@@ -38,3 +38,6 @@ func isDiskFull(err error) bool {
 
 // isReadOnly reports whether the file system takes no writes at all.
 func isReadOnly(err error) bool { return errors.Is(err, windows.ERROR_WRITE_PROTECT) }
+
+// names is how many hard links a file has; Windows does not tell with the rest.
+func names(os.FileInfo) uint64 { return 1 }

@@ -29,8 +29,16 @@ func resolvePath(path string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("sqlite: the database path leads nowhere: %w", err)
 		}
-		if info, err := os.Stat(resolved); err == nil && !info.Mode().IsRegular() {
-			return "", fmt.Errorf("sqlite: %s is %s, not a file; choose another path", resolved, kindOf(info))
+		if info, err := os.Stat(resolved); err == nil {
+			if !info.Mode().IsRegular() {
+				return "", fmt.Errorf("sqlite: %s is %s, not a file; choose another path", resolved, kindOf(info))
+			}
+			// Each name would have a lock and a log of its own: what is committed under one is missing, or
+			// undone, under the other.
+			if n := names(info); n > 1 {
+				return "", fmt.Errorf("sqlite: %s has %d names (hard links), and so would have as many logs: remove the others, "+
+					"or copy the file and open the copy", resolved, n)
+			}
 		}
 		return resolved, nil
 	}

@@ -93,6 +93,31 @@ func TestEverySpellingIsTheSameStore(t *testing.T) {
 	}
 }
 
+func TestAFileWithTwoNamesIsRefused(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not tell how many names a file has")
+	}
+	folder := t.TempDir()
+	path, other := filepath.Join(folder, "a.db"), filepath.Join(folder, "b.db")
+	s := open(t, path)
+	put(t, s, "k", "v")
+	if err := os.Link(path, other); err != nil {
+		t.Skipf("this file system has no hard links: %v", err)
+	}
+	if _, err := sqlitekv.Open(sqlitekv.Options{Path: other}); err == nil || !strings.Contains(err.Error(), "2 names") {
+		t.Errorf("the second name of an open file: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if v := get(t, open(t, other), "k"); v != "v" {
+		t.Errorf("under the name that is left the value is %q", v)
+	}
+}
+
 func TestPathsThatCannotBeOpened(t *testing.T) {
 	folder := t.TempDir()
 	garbage := filepath.Join(folder, "garbage.db")

@@ -130,6 +130,14 @@ func (w *writer) putSequence(sequence uint64) error {
 	return nil
 }
 
+// SetIncarnation implements batch.Incarnated.
+func (w *writer) SetIncarnation(incarnation uint32) error {
+	if err := w.conn.db.Exec(fmt.Sprintf(`UPDATE format SET incarnation = %d`, incarnation)); err != nil {
+		return failure("import", err)
+	}
+	return nil
+}
+
 // commitFailed makes the connection unusable until recovery, which is left to the next call, so that the
 // callers hear now that the outcome is unknown.
 func (w *writer) commitFailed(sequence uint64, cause error) error {
