@@ -43,7 +43,7 @@ func inUpdate(update func(ctx context.Context, s kv.Store, fn func(kv.Tx) error)
 	return harnessOf(func(s *memkv.Store) kv.Store { return &wrong{Store: s, update: update} })
 }
 
-var brokenStores = slices.Concat(brokenReads, brokenWrites, brokenOrder, brokenIsolation, brokenEnds)
+var brokenStores = slices.Concat(brokenReads, brokenWrites, brokenOrder, brokenIsolation, brokenEnds, brokenImports)
 
 var brokenReads = []broken{
 	{"an empty value reads as none", "reads/an absent key is nil and an empty value is not", inView(func(s kv.Snapshot) *wrongView {
@@ -462,4 +462,30 @@ func subtle(tx kv.Tx) *wrongTx {
 			return tx.Delete(key)
 		},
 	}
+}
+
+var brokenImports = []broken{
+	{"an import keeps the incarnation", "imports/a store filled in steps is like the one that it was filled from", imports(func(s *kv.Import) {
+		s.Incarnation++
+	})},
+	{"a step of an import loses its last row", "imports/a store filled in steps is like the one that it was filled from", imports(func(s *kv.Import) {
+		s.Rows = s.Rows[:max(0, len(s.Rows)-1)]
+	})},
+}
+
+// imports is a store that makes other steps of an import than it is told.
+func imports(change func(*kv.Import)) Harness {
+	h := harnessOf(func(s *memkv.Store) kv.Store { return &wrongImporter{s, change} })
+	h.Imports = true
+	return h
+}
+
+type wrongImporter struct {
+	*memkv.Store
+	change func(*kv.Import)
+}
+
+func (w *wrongImporter) Import(ctx context.Context, step kv.Import) error {
+	w.change(&step)
+	return w.Store.Import(ctx, step)
 }

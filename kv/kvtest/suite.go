@@ -48,6 +48,8 @@ type Harness struct {
 	UnknownCommits func(on, lost bool)
 	// OwnClock says that the engine ends closures and snapshots by a clock of its own, not by Config.Now.
 	OwnClock bool
+	// Imports says that the store is a kv.Importer.
+	Imports bool
 	// NoSignals says that no hint ever arrives. The checks that wait for hints are left out; all others must
 	// pass.
 	NoSignals bool
@@ -70,6 +72,7 @@ const (
 	needsFailures
 	needsUnknown
 	needsSignals
+	needsImports
 )
 
 // lacks says what of needs h does not have; "" if nothing.
@@ -87,6 +90,8 @@ func (h *Harness) lacks(needs need) string {
 		return "outcomes of this engine cannot be made unknown"
 	case needs&needsSignals != 0 && h.NoSignals:
 		return "no hint of this store arrives"
+	case needs&needsImports != 0 && !h.Imports:
+		return "the store cannot be filled from another one"
 	}
 	return ""
 }
@@ -120,6 +125,7 @@ var concerns = []concern{
 	{"contexts", contextTests},
 	{"handles", handleTests},
 	{"lifetime", lifetimeTests},
+	{"imports", importTests},
 	{"histories", historyTests},
 }
 

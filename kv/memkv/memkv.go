@@ -51,6 +51,7 @@ func Open(opt Options) *Store {
 		opt.Incarnation = 1
 	}
 	d := &data{}
+	d.incarnation.Store(opt.Incarnation)
 	d.committed.Store(&state{tree: btree.NewBTreeGOptions(
 		func(a, b entry) bool { return bytes.Compare(a.key, b.key) < 0 },
 		btree.Options{NoLocks: true},
@@ -65,7 +66,7 @@ func (s *Store) Handle() *Store { return open(s.opt, s.data) }
 func open(opt Options, d *data) *Store {
 	return &Store{opt: opt, data: d, Store: batch.New(&driver{data: d, beforeCommit: opt.BeforeCommit}, batch.Options{
 		Name:        "memory",
-		Incarnation: opt.Incarnation,
+		Incarnation: d.incarnation.Load(),
 		Keys:        opt.Keys,
 		QueueLimit:  opt.QueueLimit,
 		Now:         opt.Now,
@@ -87,6 +88,8 @@ type data struct {
 	// writing is held from Begin to Commit or Rollback: one handle writes at a time.
 	writing   sync.Mutex
 	committed atomic.Pointer[state]
+	// incarnation is what a handle takes when it is opened.
+	incarnation atomic.Uint32
 }
 
 // driver implements batch.Driver for one handle.
@@ -94,6 +97,7 @@ type driver struct {
 	*data
 	beforeCommit func() error
 	next         *btree.BTreeG[entry] // what Apply made, until Commit
+	incarnation  uint32               // what Commit sets; 0 for none
 }
 
 func (d *driver) Begin() (uint64, error) {
@@ -127,11 +131,20 @@ func (d *driver) Commit(sequence uint64) error {
 		}
 	}
 	d.committed.Store(&state{tree: d.next, sequence: sequence})
+	if d.incarnation > 0 {
+		d.data.incarnation.Store(d.incarnation)
+	}
+	return nil
+}
+
+// SetIncarnation implements batch.Incarnated.
+func (d *driver) SetIncarnation(incarnation uint32) error {
+	d.incarnation = incarnation
 	return nil
 }
 
 func (d *driver) Rollback() {
-	d.next = nil
+	d.next, d.incarnation = nil, 0
 	d.writing.Unlock()
 }
 

@@ -51,6 +51,7 @@ func TestConformance(t *testing.T) {
 				Second:         func(testing.TB, kvtest.Config) kv.Store { return last.Handle() },
 				FailCommits:    failing.Store,
 				UnknownCommits: func(on, _ bool) { unknown.Store(on) },
+				Imports:        true,
 				Operations:     operations(),
 			})
 		})

@@ -55,6 +55,7 @@ func TestConformance(t *testing.T) {
 						}
 					})
 				},
+				Imports:    true,
 				Operations: 1500, // each transaction waits for the disk
 			}
 			if os.Getenv("ABIDE_LONG") == "1" {
