@@ -79,7 +79,7 @@ func (g *Generator) Next(m *Model) Op {
 	}
 	g.refresh(workspace, s)
 	at := g.instant(workspace, s)
-	return dated(Op{workspace, at, g.leastTried(workspace, s, max(at, s.mark))})
+	return dated(Op{workspace, at, g.free(workspace, s, max(at, s.mark))})
 }
 
 // dated puts the instant into a debug.tick, which must repeat it.
@@ -98,30 +98,39 @@ var paired = []protocol.Kind{
 	protocol.KindTaskFence, protocol.KindTaskFence, protocol.KindTaskSuspend, protocol.KindPromiseRegisterCallback,
 }
 
-// leastTried makes a request: half of the time any, else one that leads where this history has not been.
-func (g *Generator) leastTried(workspace string, s *space, now int64) protocol.Request {
-	c := g.chooser(g.pools[workspace], s, now)
+// free makes a request about anything in the pool: half of the time any, else one that leads where this history has
+// not been.
+func (g *Generator) free(workspace string, s *space, now int64) protocol.Request {
 	if g.rng.IntN(resetOdds) == 0 {
 		return &protocol.DebugReset{}
 	}
-	best := c.make(g.kind())
-	name := kindAspect(best) + s.found(now, best)
+	c := g.chooser(g.pools[workspace], s, now)
+	draws := 1
 	if g.rng.IntN(2) == 0 {
-		for i := range candidates {
-			kind := g.kind()
-			if i%2 == 0 {
-				kind = pick(g, paired...)
-			}
-			req := c.make(kind)
-			if other := kindAspect(req) + s.found(now, req); g.tried[other] < g.tried[name] {
-				best, name = req, other
-			}
+		draws += candidates
+	}
+	req := g.leastTried(c, draws)
+	if g.rng.IntN(20) == 0 {
+		c.spoil(req)
+	}
+	return req
+}
+
+// leastTried draws requests and takes the one whose situation this history has asked about least.
+func (g *Generator) leastTried(c chooser, draws int) protocol.Request {
+	var best protocol.Request
+	var name string
+	for i := range draws {
+		kind := g.kind()
+		if i%2 == 1 {
+			kind = pick(g, paired...)
+		}
+		req := c.make(kind)
+		if other := kindAspect(req) + c.s.found(c.now, req); best == nil || g.tried[other] < g.tried[name] {
+			best, name = req, other
 		}
 	}
 	g.tried[name]++
-	if g.rng.IntN(20) == 0 {
-		c.spoil(best)
-	}
 	return best
 }
 

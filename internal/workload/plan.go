@@ -34,23 +34,27 @@ func (g *Generator) plan() []planned {
 	}
 }
 
-// corner brings a promise into one of the states that there are, and another one, and asks a few requests about
-// the two.
+// corner brings a promise into one of the states that there are, and another one, and surveys the two.
 func (g *Generator) corner() []planned {
 	id, other := g.freshID(), g.freshID()
 	life := pick(g, int64(100), farMs)
-	tags := pick(g, append(flavours, flavours[2], flavours[2], flavours[2])...)
+	tags := flavours[2] // of the others there is less to see
+	if g.rng.IntN(4) == 0 {
+		tags = pick(g, flavours...)
+	}
 	create := at(0, func(now int64) protocol.Request {
 		return &protocol.PromiseCreate{ID: id, TimeoutAt: now + life, Tags: tags}
 	})
+	dispatchAfterMs := pick(g, 50, life-1) // before and after what lives shortest
 	delay := at(0, func(now int64) protocol.Request {
-		return &protocol.PromiseCreate{ID: id, TimeoutAt: now + life, Tags: flavours[2].With(protocol.TagDelay, fmt.Sprint(now+50))}
+		return &protocol.PromiseCreate{ID: id, TimeoutAt: now + life, Tags: flavours[2].With(protocol.TagDelay, fmt.Sprint(now+dispatchAfterMs))}
 	})
+	suspended := []planned{create, acquire(id, "p1", 0, 1_000), resolvable(id + "-z"), suspend(id, 0, id+"-z")}
+	halted := []planned{create, about(&protocol.TaskHalt{ID: id})}
 	steps := pick(g,
-		[]planned{create}, []planned{create}, []planned{delay}, []planned{delay}, []planned{delay, pass(60)}, []planned{create, pass(30_000)},
+		suspended, suspended, halted, halted,
+		[]planned{create}, []planned{delay}, []planned{delay}, []planned{delay, pass(60)}, []planned{create, pass(30_000)},
 		[]planned{create, acquire(id, "p1", 0, 1_000)}, []planned{create, acquire(id, "p1", 0, 10), pass(20)},
-		[]planned{create, acquire(id, "p1", 0, 1_000), resolvable(id + "-z"), suspend(id, 0, id+"-z")},
-		[]planned{create, about(&protocol.TaskHalt{ID: id})},
 		[]planned{create, resolve(id, 0)}, nil)
 	waited := at(0, func(int64) protocol.Request {
 		return &protocol.PromiseRegisterListener{Awaited: id, Address: "poll://uni@plan/l"}
@@ -58,18 +62,67 @@ func (g *Generator) corner() []planned {
 	if g.rng.IntN(2) == 0 && len(steps) > 0 {
 		steps = append(steps[:1:1], append([]planned{waited}, steps[1:]...)...)
 	}
-	otherLife, otherTags := pick(g, int64(100), farMs), pick(g, flavours[0], flavours[2], flavours[4])
+	otherLife, otherTags := pick(g, int64(100), farMs), pick(g, flavours[0], flavours[2], flavours[2], flavours[4])
 	createOther := at(0, func(now int64) protocol.Request {
 		return &protocol.PromiseCreate{ID: other, TimeoutAt: now + otherLife, Tags: otherTags}
 	})
 	steps = append(steps, pick(g, nil, []planned{createOther}, []planned{createOther}, []planned{createOther, resolve(other, 0)})...)
 	steps = append(steps, pass(pick(g, int64(0), 100)))
-	for range 3 {
+	return append(steps, g.survey(id, other)...)
+}
+
+// survey asks about a corner: first some of what its task's worker could ask, right or wrong, which is refused and so
+// leaves the corner as it is unless the task is held; then anything.
+func (g *Generator) survey(id, other string) []planned {
+	var steps []planned
+	for _, n := range g.rng.Perm(surveyKinds)[:surveyed] {
+		steps = append(steps, planned{0, func(s *space, _ int64) protocol.Request {
+			version := int64(0)
+			if t := s.tasks[id]; t != nil {
+				version = t.version
+			}
+			return surveyRequest(n, id, other, version)
+		}})
+	}
+	for range 2 {
 		steps = append(steps, planned{0, func(s *space, now int64) protocol.Request {
-			return g.chooser([]string{id, other}, s, now).make(pick(g, append(paired, g.kind(), g.kind())...))
+			return g.leastTried(g.chooser([]string{id, other}, s, now), candidates)
 		}})
 	}
 	return steps
+}
+
+// surveyed is how many of the surveyKinds different requests of surveyRequest a corner is asked.
+const (
+	surveyKinds = 14
+	surveyed    = 8
+)
+
+// surveyRequest is the n-th request about id that looks at its version, at another promise, or at both.
+func surveyRequest(n int, id, other string, version int64) protocol.Request {
+	if n%2 == 1 {
+		version++
+	}
+	settle := &protocol.PromiseSettle{ID: other, State: protocol.Resolved}
+	switch n / 2 {
+	case 0:
+		return &protocol.TaskFence{ID: id, Version: version, Create: &protocol.PromiseCreate{ID: other}}
+	case 1:
+		return &protocol.TaskFence{ID: id, Version: version, Settle: settle}
+	case 2:
+		return &protocol.TaskSuspend{ID: id, Version: version, Awaited: []string{other}}
+	case 3:
+		return &protocol.TaskHeartbeat{PID: "p1", Tasks: []protocol.TaskRef{{ID: id, Version: version}}}
+	case 4:
+		return &protocol.TaskRelease{ID: id, Version: version}
+	case 5:
+		return &protocol.TaskFulfill{ID: id, Version: version, Action: protocol.PromiseSettle{ID: id, State: protocol.Rejected}}
+	default:
+		if n%2 == 1 {
+			id, other = other, id
+		}
+		return &protocol.PromiseRegisterCallback{Awaited: id, Awaiter: other}
+	}
 }
 
 // pass lets time pass, with a request that changes nothing else.
