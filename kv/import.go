@@ -7,8 +7,11 @@ import "context"
 type Import struct {
 	// Rows are put as they are: ordinary keys, journal entries and floors, in any order, no key twice; together at
 	// most MaxTxBytes and MaxTxOps of them. The caller has given entries and floors positions of this store's
-	// incarnation; see InIncarnation. An import that is done again, wholly or in part, changes nothing.
+	// incarnation; see InIncarnation.
 	Rows []Entry
+	// After is the State of the step before, nil for the first one. So no step is made twice, and of two importers
+	// one is refused.
+	After []byte
 	// State is what the importer needs to go on after a break, at most MaxValueBytes and not empty. It is stored in
 	// the same commit as Rows and marks the store as incomplete. Nil ends the import: the mark is removed, and the
 	// store is like any other.
@@ -30,11 +33,11 @@ type Importer interface {
 	// slice is the caller's.
 	ImportState(ctx context.Context) ([]byte, error)
 	// Import makes one step, durable when it returns. The first one, which must have a State, needs a store in which
-	// nothing was ever committed; each further one a store whose import has not ended.
+	// nothing was ever committed.
 	//
-	// Errors: ErrLimit for what is out of bounds, for a store that is neither empty nor being imported, and for an
-	// engine that cannot be imported into; those of Store.Update. After ErrCommitUnknown the same step may be made
-	// again, but for the last, which has ended the import if ImportState is nil.
+	// Errors: ErrConflict if After is not the state that the store has; ErrLimit for what is out of bounds, for a
+	// first step on a store that is not empty, and for an engine that cannot be imported into; those of
+	// Store.Update. After ErrCommitUnknown ImportState tells whether the step was made.
 	Import(ctx context.Context, step Import) error
 }
 

@@ -76,8 +76,10 @@ func (s *Store) applyImport(driver Incarnated, sequence uint64, step kv.Import) 
 	switch {
 	case err != nil:
 		return err
-	case state == nil && (sequence > 0 || step.State == nil):
-		return s.opt.fault(kv.ErrLimit, "import", nil, "the store is not empty, and no import into it is under way")
+	case !bytes.Equal(state, step.After):
+		return s.opt.fault(kv.ErrConflict, "import", nil, "the state of the import is not the one that the step comes after")
+	case state == nil && sequence > 0:
+		return s.opt.fault(kv.ErrLimit, "import", nil, "the store is not empty")
 	case state == nil:
 		if err := driver.SetIncarnation(step.Incarnation); err != nil {
 			return err
@@ -111,8 +113,8 @@ func (s *Store) checkImport(step kv.Import) error {
 		}
 	}
 	switch {
-	case step.State != nil && len(step.State) == 0:
-		return s.opt.fault(kv.ErrLimit, "import", nil, "an empty state")
+	case step.State != nil && len(step.State) == 0, step.State == nil && step.After == nil:
+		return s.opt.fault(kv.ErrLimit, "import", nil, "a step without a state")
 	case len(step.State) > kv.MaxValueBytes:
 		return s.opt.fault(kv.ErrLimit, "import", nil, "a state of %d bytes; at most %d", len(step.State), kv.MaxValueBytes)
 	case step.Incarnation == 0 || step.Incarnation > kv.MaxIncarnation:

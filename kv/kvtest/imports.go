@@ -13,6 +13,7 @@ var importTests = []test{
 	{name: "a store filled in steps is like the one that it was filled from", run: testImport, needs: needsImports},
 	{name: "an import goes on after a restart", run: testImportRestart, needs: needsImports | needsReopen},
 	{name: "a store that is in use is not imported into", run: testImportRefused, needs: needsImports},
+	{name: "no step is made twice and no two importers go on", run: testImportOrder, needs: needsImports},
 	{name: "an import out of bounds changes nothing", run: testImportLimits, needs: needsImports},
 	{name: "an import that cannot commit changes nothing", run: testImportFails, needs: needsImports | needsFailures},
 }
@@ -32,17 +33,21 @@ func (f *fixture) importer() kv.Importer {
 	return i
 }
 
-// importStep makes a step that must succeed.
-func (f *fixture) importStep(state string, rows ...kv.Entry) {
+// importStep makes a step that must succeed, from one state to another; "" stands for none.
+func (f *fixture) importStep(after, state string, rows ...kv.Entry) {
 	f.Helper()
-	step := kv.Import{Rows: rows, Incarnation: importIncarnation, Sequence: importSequence}
-	if state != "" {
-		step.State = []byte(state)
-	}
+	step := kv.Import{Rows: rows, Incarnation: importIncarnation, Sequence: importSequence, After: importState(after), State: importState(state)}
 	if err := f.importer().Import(context.Background(), step); err != nil {
 		f.Fatalf("a step of an import: %v", err)
 	}
 	f.wantImportState(state)
+}
+
+func importState(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
 }
 
 func (f *fixture) wantImportState(want string) {
@@ -65,11 +70,11 @@ func importedFloor(partition string, commit uint64) kv.Entry {
 
 func testImport(f *fixture) {
 	f.wantImportState("")
-	f.importStep("begun")
-	f.importStep("keys", kv.Entry{Key: []byte("b"), Value: []byte("2")}, kv.Entry{Key: []byte("a"), Value: []byte{}})
-	f.importStep("keys", kv.Entry{Key: []byte("b"), Value: []byte("2")}) // once more, as after an unknown outcome
-	f.importStep("journal", importedFloor("p", 20), importedEntry("p", 30, 0), importedEntry("p", 30, 1), importedEntry("q", 10, 0))
-	f.importStep("")
+	f.importStep("", "begun")
+	f.importStep("begun", "keys", kv.Entry{Key: []byte("b"), Value: []byte("2")}, kv.Entry{Key: []byte("a"), Value: []byte{}})
+	f.importStep("keys", "more keys", kv.Entry{Key: []byte("b"), Value: []byte("3")})
+	f.importStep("more keys", "journal", importedFloor("p", 20), importedEntry("p", 30, 0), importedEntry("p", 30, 1), importedEntry("q", 10, 0))
+	f.importStep("journal", "")
 	if f.harness.Reopen != nil {
 		f.reopen()
 	} else if f.harness.Second != nil {
@@ -77,7 +82,7 @@ func testImport(f *fixture) {
 		f.Store = f.harness.Second(f.T, f.config)
 	}
 	f.wantImportState("")
-	f.wantContent("a=", "b=2")
+	f.wantContent("a=", "b=3")
 	bound := f.bound()
 	if bound.Incarnation() != importIncarnation || bound.Sequence() <= importSequence {
 		f.Errorf("the store's last commit is %v, want one of incarnation %d after %d", bound, importIncarnation, importSequence)
@@ -102,11 +107,11 @@ func testImport(f *fixture) {
 }
 
 func testImportRestart(f *fixture) {
-	f.importStep("first", kv.Entry{Key: []byte("a"), Value: []byte("1")})
+	f.importStep("", "first", kv.Entry{Key: []byte("a"), Value: []byte("1")})
 	f.reopen()
 	f.wantImportState("first")
-	f.importStep("second", kv.Entry{Key: []byte("b"), Value: []byte("2")})
-	f.importStep("")
+	f.importStep("first", "second", kv.Entry{Key: []byte("b"), Value: []byte("2")})
+	f.importStep("second", "")
 	f.reopen()
 	f.wantContent("a=1", "b=2")
 	if bound := f.bound(); bound.Incarnation() != importIncarnation {
@@ -132,6 +137,34 @@ func testImportRefused(f *fixture) {
 	if f.bound() != before {
 		f.Errorf("the last commit was %v and is %v", before, f.bound())
 	}
+}
+
+func testImportOrder(f *fixture) {
+	step := func(after, state, value string) kv.Import {
+		return kv.Import{Rows: []kv.Entry{{Key: []byte("a"), Value: []byte(value)}}, After: importState(after), State: importState(state), Incarnation: 5}
+	}
+	conflicts := func(what string, s kv.Import) {
+		f.Helper()
+		if err := f.importer().Import(context.Background(), s); !errors.Is(err, kv.ErrConflict) {
+			f.Errorf("%s: %v, want %v", what, err, kv.ErrConflict)
+		}
+	}
+	conflicts("a step that continues nothing", step("x", "y", "0"))
+	f.importStep("", "first")
+	if err := f.importer().Import(context.Background(), step("first", "second", "2")); err != nil {
+		f.Fatal(err)
+	}
+	conflicts("a step made again", step("first", "second", "3"))
+	conflicts("another import", step("", "first", "4"))
+	conflicts("an end of another import", step("first", "", "5"))
+	f.wantImportState("second")
+	f.wantContent("a=2")
+	if err := f.importer().Import(context.Background(), step("second", "", "6")); err != nil {
+		f.Fatal(err)
+	}
+	conflicts("a step after the end", step("second", "third", "7"))
+	f.refuses("an import into the store that was filled", step("", "first", "8"))
+	f.wantContent("a=6")
 }
 
 func testImportLimits(f *fixture) {
@@ -165,17 +198,17 @@ func testImportLimits(f *fixture) {
 }
 
 func testImportFails(f *fixture) {
-	f.importStep("first", kv.Entry{Key: []byte("a"), Value: []byte("1")})
+	f.importStep("", "first", kv.Entry{Key: []byte("a"), Value: []byte("1")})
 	f.harness.FailCommits(true)
 	err := f.importer().Import(context.Background(), kv.Import{
-		Rows: []kv.Entry{{Key: []byte("b"), Value: []byte("2")}}, State: []byte("second"), Incarnation: importIncarnation})
+		Rows: []kv.Entry{{Key: []byte("b"), Value: []byte("2")}}, After: []byte("first"), State: []byte("second"), Incarnation: importIncarnation})
 	f.harness.FailCommits(false)
 	if err == nil {
 		f.Fatal("a step whose commit failed says nothing")
 	}
 	f.wantImportState("first")
 	f.wantContent("a=1")
-	f.importStep("second", kv.Entry{Key: []byte("b"), Value: []byte("2")})
-	f.importStep("")
+	f.importStep("first", "second", kv.Entry{Key: []byte("b"), Value: []byte("2")})
+	f.importStep("second", "")
 	f.wantContent("a=1", "b=2")
 }
