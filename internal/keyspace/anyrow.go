@@ -20,6 +20,8 @@ type Row struct {
 	Token     string // of a chunk, and of a schedule's chunk
 	Piece     int64  // number of a chunk, from 0
 	Moved     []byte // the key of a row that was set aside
+	Group     string // of a connection
+	PID       string // of a connection
 }
 
 // ParseRow parses any key; the value is looked at for an unblock entry alone, whose address it holds.
@@ -87,7 +89,7 @@ func (row *Row) parseSpace(e *elements, ns int64, key, value []byte) {
 		row.Workspace = e.workspace()
 		e.bytes() // the digest of name and value
 		row.ID = e.id()
-	case nsFormat:
+	case nsFormat, nsRoster:
 	case nsWorkspace, nsDebugClock:
 		row.Workspace = e.workspace()
 	case nsSchedule:
@@ -96,8 +98,10 @@ func (row *Row) parseSpace(e *elements, ns int64, key, value []byte) {
 		row.Workspace, row.ID, row.Token, row.Piece = e.workspace(), e.text(), e.bytes(), e.number()
 	case nsQuarantine:
 		row.Moved = []byte(e.bytes())
-	case nsServer:
+	case nsServer, nsMember:
 		row.ID = e.text()
+	case nsConnection:
+		row.Workspace, row.Group, row.PID = e.workspace(), e.text(), e.text()
 	default:
 		e.fail(fmt.Errorf("namespace %d is not registered", ns))
 	}

@@ -3,6 +3,7 @@ package keyspace
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,7 +99,7 @@ func TestKeysRoundTrip(t *testing.T) {
 			t.Errorf("%s: %v", k.name, err)
 			continue
 		}
-		if row.Kind == "unknown" || (row.Workspace != "ws") != (row.Kind == "format" || row.Kind == "server" || row.Kind == "quarantine") {
+		if row.Kind == "unknown" || (row.Workspace != "ws") != slices.Contains([]string{"format", "server", "quarantine", "member", "roster"}, row.Kind) {
 			t.Errorf("%s: %+v", k.name, row)
 		}
 		if partition, index := Placement(k.bytes); (len(partition) > 0) != (k.bytes[0] == 0) || (index && row.Kind == "object") {
@@ -149,6 +150,9 @@ func FuzzDecode(f *testing.F) {
 			_, _ = Chunk(b)
 			_, _ = ParseFormat(b)
 			_, _ = ParseQuarantined(b)
+			_, _ = ParseMember(b)
+			_, _ = ParseRoster(b)
+			_, _ = ParseConnection(b)
 			_ = CheckMarker("waiter", b)
 		}
 	})

@@ -58,6 +58,10 @@ func goldenKeys() []namedBytes {
 		{"debug clock", keys.DebugClock()},
 		{"format", Format()},
 		{"server", Server("server")},
+		{"servers that are gone", Server("")},
+		{"member", MemberKey("server")},
+		{"roster", RosterKey()},
+		{"connection", keys.Connection("g", "w")},
 		{"quarantined", Quarantined(keys.Object("r.1"))},
 		{"drain timer", keys.DeriveDrain("r.1").Key},
 		{"drain timer in one of 8 shards", sharded.DeriveDrain("r.1").Key},
@@ -141,11 +145,37 @@ func goldenRecords() (all []record) {
 	all = append(all, record{namedBytes{"format", AppendFormat(nil, f)}, "format", func(b []byte) (any, error) { return ParseFormat(b) }, f})
 	q := QuarantinedRow{Value: []byte{99, 0}, Reason: "why", FirstSeen: 1000}
 	all = append(all, record{namedBytes{"quarantine", AppendQuarantined(nil, q)}, "quarantine", func(b []byte) (any, error) { return ParseQuarantined(b) }, q})
+	all = append(all, goldenServers()...)
 	for _, e := range goldenEntries() {
 		all = append(all, record{namedBytes{fmt.Sprintf("journal entry: %s of %s", e.Cause, e.ID), AppendEntry(nil, &e)}, "journal",
 			func(b []byte) (any, error) { return Entry(b) }, e})
 	}
 	return all
+}
+
+// goldenServers are the records of several servers on one store.
+func goldenServers() (all []record) {
+	for i, m := range []Member{
+		{},
+		{Life: 7, Renewals: 300, LeaseMs: 10_000, ClockMs: 1_700_000_000_000, OffsetMs: 40, StartedMs: 1_699_999_000_000, Host: "host", ProcessID: 4711,
+			URL: "http://host:8001", Version: "1.2.3", Derivation: 1},
+		{Life: 8, OffsetMs: -2000},
+	} {
+		all = append(all, record{namedBytes{fmt.Sprint("member ", i), AppendMember(nil, m)}, "member", func(b []byte) (any, error) { return ParseMember(b) }, m})
+	}
+	for i, r := range []Roster{{Number: 1}, {Number: 1 << 40, LostMs: 1_700_000_000_000}} {
+		all = append(all, record{namedBytes{fmt.Sprint("roster ", i), AppendRoster(nil, r)}, "roster", func(b []byte) (any, error) { return decodeRoster(b) }, r})
+	}
+	c := Connection{Server: "server", Number: 12}
+	return append(all, record{namedBytes{"connection", AppendConnection(nil, c)}, "connection", func(b []byte) (any, error) { return ParseConnection(b) }, c})
+}
+
+// decodeRoster is ParseRoster for bytes that are there: none at all are a store without a roster.
+func decodeRoster(b []byte) (Roster, error) {
+	if b == nil {
+		b = []byte{}
+	}
+	return ParseRoster(b)
 }
 
 // goldenEntries are journal entries of every shape.

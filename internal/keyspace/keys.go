@@ -51,8 +51,11 @@ const (
 	nsSchedule      = 18 // tenant, workspace, id
 	nsScheduleChunk = 19 // tenant, workspace, id, token, n
 	nsQuarantine    = 20 // the moved key
-	nsServer        = 21 // server id -> the ceiling of its clock
+	nsServer        = 21 // server id -> the ceiling of its clock; without an id, that of all whose rows are gone
 	nsDebugClock    = 22 // tenant, workspace -> the largest debug instant
+	nsMember        = 23 // server id -> a running server, where several share the store
+	nsRoster        = 24 // -> the number of the last change of who is connected where
+	nsConnection    = 25 // tenant, workspace, group, pid -> the server that the worker is connected to
 )
 
 // TimerKind says what a timer entry is for.
@@ -154,6 +157,9 @@ func (k Keys) Waiter(w machine.Waiter) []byte {
 
 // Waiters is the range of the waiters of one promise.
 func (k Keys) Waiters(awaited string) kv.Range { return Prefix(k.treeOf(awaited, treeWaiter)) }
+
+// TreeWaiters is the range of the waiters of all promises of id's tree.
+func (k Keys) TreeWaiters(id string) kv.Range { return Prefix(k.tree(Tree(id), treeWaiter)) }
 
 // Drain is the key of a drain obligation.
 func (k Keys) Drain(id string) []byte { return k.treeOf(id, treeDrain) }

@@ -70,6 +70,8 @@ func TestLongestKeys(t *testing.T) {
 		check("branch", k.Branch(repeat(c, 30_000)).Start)
 		check("origin", k.Origin(repeat(c, 30_000)).Start)
 		check("leases", k.Leases(pid).Start)
+		check("connection", k.Connection(repeat(c, 500), repeat(c, protocol.MaxAddressBytes-500)))
+		check("connection of NULs", k.Connection(strings.Repeat("\x00", 100), strings.Repeat("\x00", protocol.MaxAddressBytes/3-100)))
 	}
 	t.Logf("the longest key has %d bytes", longest)
 }
@@ -186,6 +188,23 @@ func TestShards(t *testing.T) {
 	for shard := range int64(4) {
 		if counts[shard] < 40 {
 			t.Errorf("%d of 400 ids in shard %d", counts[shard], shard)
+		}
+	}
+}
+
+// A worker is addressable as long as there is an address for it, however its names are encoded.
+func TestAddressable(t *testing.T) {
+	for _, c := range []struct {
+		group, pid string
+		want       bool
+	}{
+		{"g", "w", true},
+		{strings.Repeat("g", 500), strings.Repeat("w", protocol.MaxAddressBytes-500), true},
+		{strings.Repeat("g", 500), strings.Repeat("w", protocol.MaxAddressBytes-499), false},
+		{"g", strings.Repeat("\x00", protocol.MaxAddressBytes/2), false},
+	} {
+		if got := Addressable(c.group, c.pid); got != c.want {
+			t.Errorf("%d and %d bytes: %t", len(c.group), len(c.pid), got)
 		}
 	}
 }

@@ -158,6 +158,7 @@ var spaces = map[int64]string{
 	nsOpenTask: "open task", nsTag: "tag", nsManyTags: "many tags",
 	nsFormat: "format", nsWorkspace: "workspace", nsSchedule: "schedule", nsScheduleChunk: "schedule chunk",
 	nsQuarantine: "quarantine", nsServer: "server", nsDebugClock: "debug clock",
+	nsMember: "member", nsRoster: "roster", nsConnection: "connection",
 }
 
 // Kind names the kind of a key, for errors and statistics; "unknown" for bytes that are no key of ours.

@@ -208,6 +208,8 @@ func (p *page) check(entry kv.Entry) error {
 		return p.damage(row, err)
 	case "format":
 		return p.checkFormat(row, entry)
+	case "member", "roster", "connection":
+		return p.checkServers(row, entry)
 	case "quarantine":
 		_, err := keyspace.ParseQuarantined(entry.Value)
 		return p.damage(row, err)
@@ -217,7 +219,7 @@ func (p *page) check(entry kv.Entry) error {
 
 // checkWorkspace reports a workspace that holds something and has no record.
 func (p *page) checkWorkspace(row keyspace.Row) error {
-	if row.Workspace == "" || row.Workspace == p.workspace || row.Kind == "debug clock" {
+	if row.Workspace == "" || row.Workspace == p.workspace || row.Kind == "debug clock" || row.Kind == "connection" {
 		return nil
 	}
 	p.workspace = row.Workspace

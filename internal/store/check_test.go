@@ -24,7 +24,8 @@ func TestCheckFindsNothingWrong(t *testing.T) {
 		t.Error(p)
 	}
 	for _, kind := range []string{"object", "branch", "waiter", "drain", "chunk", "unblock", "origin", "timer", "lease", "execute", "unblock entry",
-		"open task", "tag", "many tags", "format", "workspace", "schedule", "schedule chunk", "quarantine", "server", "debug clock"} {
+		"open task", "tag", "many tags", "format", "workspace", "schedule", "schedule chunk", "quarantine", "server", "debug clock",
+		"member", "roster", "connection"} {
 		if tally[kind] == 0 {
 			t.Errorf("no row of kind %s was seen", kind)
 		}
@@ -68,7 +69,8 @@ func TestCheckReportsEveryDamagedValue(t *testing.T) {
 	f.fill()
 	seen := map[string]int{}
 	for _, row := range f.rows("object", "branch", "waiter", "drain", "chunk", "unblock", "origin", "timer", "lease", "execute", "unblock entry",
-		"open task", "tag", "many tags", "format", "workspace", "schedule", "schedule chunk", "server", "debug clock") {
+		"open task", "tag", "many tags", "format", "workspace", "schedule", "schedule chunk", "server", "debug clock",
+		"member", "roster", "connection") {
 		kind := keyspace.Kind(row.Key)
 		if seen[kind]++; seen[kind] > 2 {
 			continue
@@ -106,6 +108,8 @@ func TestCheckReportsWhatNobodyCallsFor(t *testing.T) {
 		"a drain timer":                {Key: f.keys.DeriveDrain("plain").Key, Value: keyspace.Marker()},
 		"a drain of a pending promise": {Key: f.keys.Drain("plain"), Value: keyspace.Marker()},
 		"a drain of nobody":            {Key: f.keys.Drain("nobody"), Value: keyspace.Marker()},
+		"a connection of the future":   {Key: f.keys.Connection("g", "later"), Value: keyspace.AppendConnection(nil, keyspace.Connection{Server: "server", Number: 3})},
+		"a member of the future":       {Key: keyspace.MemberKey("later"), Value: keyspace.AppendMember(nil, keyspace.Member{Life: 3})},
 		"an unblock of nobody":         {Key: f.keys.Unblock("nobody", "poll://uni@g/w"), Value: settled},
 		"an unblock of a pending one":  {Key: f.keys.Unblock("plain", "poll://uni@g/w"), Value: settled},
 		"an unblock entry":             f.keys.DeriveUnblock("done", "poll://uni@g/other"),

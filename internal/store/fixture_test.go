@@ -41,6 +41,9 @@ func newFixture(t *testing.T) *fixture {
 	f.put(keyspace.Format(), keyspace.AppendFormat(nil, keyspace.StoreFormat{Derivation: keyspace.DerivationVersion, Shards: 1}))
 	f.put(keyspace.Server("server"), keyspace.AppendInstant(nil, 5))
 	f.put(f.keys.DebugClock(), keyspace.AppendInstant(nil, 5))
+	f.put(keyspace.MemberKey("server"), keyspace.AppendMember(nil, keyspace.Member{Life: 1, LeaseMs: 1, Host: "h"}))
+	f.put(keyspace.RosterKey(), keyspace.AppendRoster(nil, keyspace.Roster{Number: 2}))
+	f.put(f.keys.Connection("g", "w"), keyspace.AppendConnection(nil, keyspace.Connection{Server: "server", Number: 2}))
 	return f
 }
 
