@@ -48,6 +48,7 @@ var decoders = map[Kind]decoder{
 	KindTaskHalt:       reader([]field[TaskHalt]{{"id", required, func(d *decode, v value, r *TaskHalt) { r.ID = d.id(v) }}}, nil),
 	KindTaskContinue:   reader([]field[TaskContinue]{{"id", required, func(d *decode, v value, r *TaskContinue) { r.ID = d.id(v) }}}, nil),
 	KindTaskSearch:     reader(taskSearchFields, nil),
+	KindTaskExplain:    reader([]field[TaskExplain]{{"id", required, func(d *decode, v value, r *TaskExplain) { r.ID = d.id(v) }}}, nil),
 	KindScheduleGet:    reader([]field[ScheduleGet]{{"id", required, func(d *decode, v value, r *ScheduleGet) { r.ID = d.id(v) }}}, nil),
 	KindScheduleCreate: reader(scheduleCreateFields, checkScheduleCreate),
 	KindScheduleDelete: reader([]field[ScheduleDelete]{{"id", required, func(d *decode, v value, r *ScheduleDelete) { r.ID = d.id(v) }}}, nil),

@@ -33,6 +33,7 @@ var valid = map[protocol.Kind]string{
 	protocol.KindTaskHalt:     `{"id":"t"}`,
 	protocol.KindTaskContinue: `{"id":"t"}`,
 	protocol.KindTaskSearch:   `{"state":"acquired","limit":7,"cursor":"c"}`,
+	protocol.KindTaskExplain:  `{"id":"t"}`,
 	protocol.KindScheduleGet:  `{"id":"s"}`,
 	protocol.KindScheduleCreate: `{"id":"s","cron":"* * * * *","promiseId":"s.{{.timestamp}}","promiseTimeout":60000,` +
 		`"promiseParam":{"data":"ZA=="},"promiseTags":{"resonate:target":"poll://any@g"}}`,
@@ -71,6 +72,7 @@ func TestDecodeEveryKind(t *testing.T) {
 		protocol.KindTaskHalt:     &protocol.TaskHalt{ID: "t"},
 		protocol.KindTaskContinue: &protocol.TaskContinue{ID: "t"},
 		protocol.KindTaskSearch:   &protocol.TaskSearch{State: protocol.TaskAcquired, Limit: 7, Cursor: "c"},
+		protocol.KindTaskExplain:  &protocol.TaskExplain{ID: "t"},
 		protocol.KindScheduleGet:  &protocol.ScheduleGet{ID: "s"},
 		protocol.KindScheduleCreate: &protocol.ScheduleCreate{ID: "s", Cron: "* * * * *", PromiseID: "s.{{.timestamp}}",
 			PromiseTimeout: 60000, PromiseParam: raw(`{"data":"ZA=="}`), PromiseTags: target},

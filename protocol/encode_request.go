@@ -112,6 +112,8 @@ func appendTaskData(dst []byte, req Request) []byte {
 		return appendID(dst, r.ID)
 	case *TaskContinue:
 		return appendID(dst, r.ID)
+	case *TaskExplain:
+		return appendID(dst, r.ID)
 	case *TaskSearch:
 		return appendSearch(dst, string(r.State), nil, r.Limit, r.Cursor)
 	default:

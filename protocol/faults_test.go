@@ -44,6 +44,7 @@ var rules = map[protocol.Kind][]rule{
 	protocol.KindTaskHalt:     {{"id", "id", "required"}},
 	protocol.KindTaskContinue: {{"id", "id", "required"}},
 	protocol.KindTaskSearch:   {{"state", "state", "nullable"}, {"limit", "limit", "nullable"}, {"cursor", "text", "nullable"}},
+	protocol.KindTaskExplain:  {{"id", "id", "required"}},
 	protocol.KindScheduleGet:  {{"id", "id", "required"}},
 	protocol.KindScheduleCreate: {{"id", "id", "required"}, {"cron", "cron", "required"}, {"promiseId", "id", "required"},
 		{"promiseTimeout", "instant", "required"}, {"promiseParam", "payload", "optional"}, {"promiseTags", "tags", "required"}},

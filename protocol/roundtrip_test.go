@@ -60,6 +60,8 @@ func decodeBody(like protocol.Body, data protocol.Data) (protocol.Body, error) {
 		return protocol.DecodePromisesBody(data)
 	case protocol.TasksBody:
 		return protocol.DecodeTasksBody(data)
+	case protocol.ExplainBody:
+		return protocol.DecodeExplainBody(data)
 	case protocol.ScheduleBody:
 		return protocol.DecodeScheduleBody(data)
 	case protocol.SchedulesBody:

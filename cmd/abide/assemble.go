@@ -12,6 +12,7 @@ import (
 	"abide/internal/engine"
 	"abide/internal/keyspace"
 	"abide/kv/sqlitekv"
+	"abide/protocol"
 )
 
 const (
@@ -95,7 +96,7 @@ func workspaceURL(base, workspace string) string {
 }
 
 // readiness is the engine as the API sees it: a server whose delivery hangs, or whose store cannot write, is
-// not ready either.
+// not ready either, and an answer may need what only delivery knows.
 type readiness struct {
 	*engine.Engine
 	delivery   *deliver.Deliverer
@@ -112,6 +113,16 @@ func (r readiness) Ready(ctx context.Context) error {
 		return fmt.Errorf("delivery has not moved for %s", stuck.Round(time.Second))
 	}
 	return r.Engine.Ready(ctx)
+}
+
+// Do serves a request. Only delivery knows who is connected: it completes the answer of task.explain.
+func (r readiness) Do(ctx context.Context, workspace string, req protocol.Request, debugTime *int64) protocol.Reply {
+	reply := r.Engine.Do(ctx, workspace, req, debugTime)
+	if body, ok := reply.Body.(protocol.ExplainBody); ok {
+		body.Workers, body.HasWorkers = r.delivery.Reachable(workspace, body.Target)
+		reply.Body = body
+	}
+	return reply
 }
 
 // stop ends the service within timeout. What does not end by then is logged and left: the store loses

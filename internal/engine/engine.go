@@ -181,6 +181,8 @@ func (e *Engine) do(ctx context.Context, workspace string, req protocol.Request,
 	switch r := req.(type) {
 	case *protocol.TaskHeartbeat:
 		return e.heartbeat(ctx, workspace, r, at)
+	case *protocol.TaskExplain:
+		return e.explain(ctx, workspace, r, at)
 	case *protocol.DebugStart:
 		e.paused.set(workspace, true)
 		return protocol.OK(protocol.EmptyBody{}), nil
@@ -285,6 +287,11 @@ func (e *Engine) read(ctx context.Context, workspace string, req protocol.Reques
 		// Time is an input here, and only the writers' order makes it go forward for everybody.
 		return e.apply(ctx, workspace, req, at)
 	}
+	return e.view(ctx, workspace, at, func(op *machine.Op, _ kv.Snapshot) (protocol.Reply, error) { return op.Apply(req) })
+}
+
+// view works an answer out on a snapshot, as read says; fn may run several times.
+func (e *Engine) view(ctx context.Context, workspace string, at instant, fn func(*machine.Op, kv.Snapshot) (protocol.Reply, error)) (protocol.Reply, error) {
 	now, err := at.forRead(ctx)
 	if err != nil {
 		return protocol.Reply{}, err
@@ -294,7 +301,7 @@ func (e *Engine) read(ctx context.Context, workspace string, req protocol.Reques
 		op := machine.Op{Now: now, Config: e.config}
 		err := e.store.View(ctx, func(s kv.Snapshot) (err error) {
 			op.State = store.Read(s, workspace, e.layout)
-			reply, err = op.Apply(req)
+			reply, err = fn(&op, s)
 			return err
 		})
 		// With a debug time the answer is final as it is: writers with one are in the order of their instants.

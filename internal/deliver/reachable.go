@@ -1,0 +1,24 @@
+package deliver
+
+// Reachable counts the connected workers of this server that an execute with that address could go to now, by its
+// address alone: not how much room they have. Not ok for what is no poll address. It walks the connections; for people
+// who ask why a task does not run.
+func (d *Deliverer) Reachable(workspace, address string) (workers int, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.core.reachable(workspace, address)
+}
+
+func (c *Core) reachable(workspace, address string) (workers int, ok bool) {
+	t, ok := c.targets.parse(workspace, address)
+	if !ok {
+		return 0, false
+	}
+	for _, cn := range c.order {
+		here := cn.state == connOpen && cn.group.key.workspace == workspace
+		if here && (t.whole || cn.group.key.name == t.group && (!t.uni || cn.pid == t.pid)) {
+			workers++
+		}
+	}
+	return workers, true
+}
