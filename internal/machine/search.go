@@ -23,6 +23,13 @@ func cursorFor(after string, filter [8]byte) string {
 
 const cursorVersion = 1
 
+// canFollow tells whether a walk may continue after an id: any that a promise can have, with a NUL behind it where the
+// walk jumps over the rest of a tree. Others, which only a client can have put into a cursor, might not fit into a key.
+func canFollow(id string) bool {
+	id = strings.TrimSuffix(id, "\x00")
+	return len(id) <= protocol.MaxIDBytes && strings.IndexByte(id, 0) < 0
+}
+
 // parseCursor is the inverse of cursorFor; an empty cursor starts at the beginning.
 func parseCursor(cursor string, filter [8]byte) (after string, ok bool) {
 	if cursor == "" {
@@ -32,7 +39,10 @@ func parseCursor(cursor string, filter [8]byte) (after string, ok bool) {
 	if err != nil || len(raw) <= 9 || raw[0] != cursorVersion || [8]byte(raw[1:9]) != filter {
 		return "", false
 	}
-	return string(raw[9:]), true
+	if after = string(raw[9:]); !canFollow(after) {
+		return "", false
+	}
+	return after, true
 }
 
 // filterDigest identifies a filter: kind, state and tags.

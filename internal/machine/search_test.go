@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -312,5 +313,25 @@ func TestOrderOfIDs(t *testing.T) {
 	want := []string{"", ".", "10", "9", "B", "a", "a.b", "a.b.c", "a:b", "a:b.c", "a-b", "ä"}
 	if !slices.Equal(ids, want) {
 		t.Errorf("%q, want %q", ids, want)
+	}
+}
+
+// A cursor that a client has written itself is refused where no walk can have come to what it says, instead of making
+// keys that no store takes.
+func TestForgedCursors(t *testing.T) {
+	w := newWorld(t)
+	w.create(protocol.PromiseCreate{ID: "a", TimeoutAt: far, Tags: target}, protocol.PromiseCreate{ID: "b", TimeoutAt: far, Tags: target})
+	for _, search := range []protocol.PromiseSearch{{Limit: 1}, {Limit: 1, Tags: target}} {
+		own, err := base64.RawURLEncoding.DecodeString(w.do(200, &search).Body.(protocol.PromisesBody).Cursor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for after, want := range map[string]int{
+			"a": 200, "a\x00": 200, "zz": 200, strings.Repeat("x", protocol.MaxIDBytes) + "\x00": 200, "\xff": 200,
+			strings.Repeat("x", protocol.MaxIDBytes+1): 400, strings.Repeat("x", 100_000): 400, "\x00\x00": 400, strings.Repeat("\x00", protocol.MaxIDBytes): 400,
+		} {
+			search.Cursor = base64.RawURLEncoding.EncodeToString(append(own[:9:9], after...))
+			w.do(want, &search)
+		}
 	}
 }
