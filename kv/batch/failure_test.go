@@ -97,7 +97,7 @@ func TestUnknownCommit(t *testing.T) {
 
 func TestResolve(t *testing.T) {
 	d := newFake()
-	s := batch.New(d, batch.Options{Name: "fake", Incarnation: 7})
+	s := open(d, batch.Options{Name: "fake", Incarnation: 7})
 	defer s.Close()
 	for outcome, want := range map[kv.Outcome]kv.Position{
 		kv.OutcomeCommitted:    kv.NewPosition(7, 42),
@@ -135,7 +135,7 @@ func TestAReadErrorFailsItsClosureOnly(t *testing.T) {
 
 func TestBeginFails(t *testing.T) {
 	d := newFake()
-	s := batch.New(d, batch.Options{Name: "fake"})
+	s := open(d, batch.Options{Name: "fake"})
 	defer s.Close()
 	d.failOn("begin", engineFailure(kv.ErrUnavailable, ""))
 	ran := false
@@ -198,7 +198,7 @@ func TestCloseAnswersTheQueue(t *testing.T) {
 func TestFiveSeconds(t *testing.T) {
 	now := time.Unix(0, 0)
 	d := newFake()
-	s := batch.New(d, batch.Options{Name: "fake", Synchronous: true, Now: func() time.Time { return now }})
+	s := open(d, batch.Options{Name: "fake", Synchronous: true, Now: func() time.Time { return now }})
 	defer s.Close()
 	_, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {
 		err := tx.Put([]byte("a"), nil)
@@ -221,7 +221,7 @@ func TestFiveSeconds(t *testing.T) {
 
 func TestViewReleasesItsSnapshot(t *testing.T) {
 	d := newFake()
-	s := batch.New(d, batch.Options{Name: "fake"})
+	s := open(d, batch.Options{Name: "fake"})
 	defer s.Close()
 	func() {
 		defer func() { _ = recover() }()
@@ -241,7 +241,7 @@ func TestViewReleasesItsSnapshot(t *testing.T) {
 
 func TestRunTwiceTakesTheFirstRunBack(t *testing.T) {
 	d := newFake()
-	s := batch.New(d, batch.Options{Name: "fake", RunTwice: true})
+	s := open(d, batch.Options{Name: "fake", RunTwice: true})
 	defer s.Close()
 	runs := 0
 	_, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {
@@ -260,7 +260,7 @@ func TestRunTwiceTakesTheFirstRunBack(t *testing.T) {
 // Synchronous means that everything has happened, on this goroutine, when Update returns.
 func TestSynchronous(t *testing.T) {
 	d := newFake()
-	s := batch.New(d, batch.Options{Name: "fake", Synchronous: true})
+	s := open(d, batch.Options{Name: "fake", Synchronous: true})
 	var seen []string
 	s.Signals(func(signals []kv.Signal) { seen = append(seen, fmt.Sprint(signals, d.sequence)) })
 	_, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {

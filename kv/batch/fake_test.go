@@ -151,7 +151,13 @@ type gated struct {
 
 func newGated(t *testing.T, d batch.Driver, opt batch.Options) *gated {
 	t.Helper()
-	g := &gated{Store: batch.New(d, opt), t: t}
+	return gate(t, open(d, opt))
+}
+
+// gate closes the gate of a store. The closure inside is the first of its batch.
+func gate(t *testing.T, s *batch.Store) *gated {
+	t.Helper()
+	g := &gated{Store: s, t: t}
 	inside, gate := make(chan struct{}), make(chan struct{})
 	g.open = sync.OnceFunc(func() { close(gate) })
 	g.wg.Go(func() {

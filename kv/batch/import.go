@@ -26,22 +26,37 @@ func (s *Store) ImportState(ctx context.Context) ([]byte, error) {
 	if s.closing.Load() {
 		return nil, s.opt.fault(kv.ErrClosed, "import", nil, "")
 	}
-	snapshot, err := s.driver.Snapshot(ctx)
-	if err != nil {
-		return nil, s.opt.driverFault(err, "import", nil)
-	}
-	defer snapshot.Release()
-	state, err := snapshot.Get(importKey)
+	state, err := s.storedImport(ctx)
 	if err != nil {
 		return nil, s.opt.driverFault(err, "import", nil)
 	}
 	return bytes.Clone(state), nil
 }
 
+func (s *Store) storedImport(ctx context.Context) ([]byte, error) {
+	if s.remote != nil {
+		snapshot, err := s.remote.Snapshot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer snapshot.Release()
+		f := Fetch{Gets: [][]byte{importKey}}
+		if _, err := snapshot.Fetch(&f); err != nil {
+			return nil, err
+		}
+		return f.Values[0], nil
+	}
+	snapshot, err := s.driver.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer snapshot.Release()
+	return snapshot.Get(importKey)
+}
+
 // Import is that of kv.Importer. It waits for the batch under way and is a physical transaction of its own.
 func (s *Store) Import(ctx context.Context, step kv.Import) error {
-	driver, ok := s.driver.(Incarnated)
-	if !ok {
+	if _, ok := s.driver.(Incarnated); s.remote == nil && !ok {
 		return s.opt.fault(kv.ErrLimit, "import", nil, "this engine cannot be filled from another one")
 	}
 	if err := s.checkImport(step); err != nil {
@@ -55,43 +70,81 @@ func (s *Store) Import(ctx context.Context, step kv.Import) error {
 	if s.closing.Load() {
 		return s.opt.fault(kv.ErrClosed, "import", nil, "")
 	}
-	sequence, err := s.driver.Begin()
+	sequence, state, err := s.beginImport()
 	if err != nil {
 		return s.opt.driverFault(err, "import", nil)
 	}
-	if err := s.applyImport(driver, sequence, step); err != nil {
-		s.driver.Rollback()
-		return s.opt.driverFault(err, "import", nil)
+	commit, err := s.importCommit(sequence, state, step)
+	if err != nil {
+		s.engine.Rollback()
+		return err
 	}
-	if err := s.driver.Commit(max(sequence, step.Sequence) + 1); err != nil {
+	if err := s.commitImport(commit); err != nil {
 		return s.opt.driverFault(err, "import", nil)
 	}
 	s.commits.Add(1)
 	return nil
 }
 
-// applyImport writes a step into the open physical transaction.
-func (s *Store) applyImport(driver Incarnated, sequence uint64, step kv.Import) error {
-	state, err := s.driver.Get(importKey)
+// beginImport begins a physical transaction and reads the state of the import in it.
+func (s *Store) beginImport() (sequence uint64, state []byte, err error) {
+	if s.remote != nil {
+		f := Fetch{Gets: [][]byte{importKey}}
+		if sequence, err = s.remote.Begin(&f); err != nil {
+			return 0, nil, err
+		}
+		return sequence, f.Values[0], nil
+	}
+	if sequence, err = s.driver.Begin(); err != nil {
+		return 0, nil, err
+	}
+	if state, err = s.driver.Get(importKey); err != nil {
+		s.driver.Rollback()
+	}
+	return sequence, state, err
+}
+
+// importCommit is what a step writes, on a store in this state.
+func (s *Store) importCommit(sequence uint64, state []byte, step kv.Import) (Commit, error) {
+	c := Commit{Sequence: max(sequence, step.Sequence) + 1}
 	switch {
-	case err != nil:
-		return err
 	case !bytes.Equal(state, step.After):
-		return s.opt.fault(kv.ErrConflict, "import", nil, "the state of the import is not the one that the step comes after")
+		return c, s.opt.fault(kv.ErrConflict, "import", nil, "the state of the import is not the one that the step comes after")
 	case state == nil && sequence > 0:
-		return s.opt.fault(kv.ErrLimit, "import", nil, "the store is not empty")
+		return c, s.opt.fault(kv.ErrLimit, "import", nil, "the store is not empty")
 	case state == nil:
-		if err := driver.SetIncarnation(step.Incarnation); err != nil {
+		c.Incarnation = step.Incarnation
+	}
+	c.Writes = make([]Write, 0, len(step.Rows)+1)
+	for _, row := range step.Rows {
+		c.Writes = append(c.Writes, Write{Key: row.Key, Value: row.Value})
+	}
+	c.Writes = append(c.Writes, Write{Key: importKey, Value: step.State, Delete: step.State == nil})
+	slices.SortFunc(c.Writes, func(a, b Write) int { return bytes.Compare(a.Key, b.Key) })
+	return c, nil
+}
+
+// commitImport ends the physical transaction with a step.
+func (s *Store) commitImport(c Commit) error {
+	if s.remote != nil {
+		return s.remote.Commit(c)
+	}
+	return commitDriver(s.driver, c)
+}
+
+// commitDriver is Remote.Commit on a driver.
+func commitDriver(d Driver, c Commit) error {
+	if c.Incarnation != 0 {
+		if err := d.(Incarnated).SetIncarnation(c.Incarnation); err != nil {
+			d.Rollback()
 			return err
 		}
 	}
-	writes := make([]Write, 0, len(step.Rows)+1)
-	for _, row := range step.Rows {
-		writes = append(writes, Write{Key: row.Key, Value: row.Value})
+	if err := d.Apply(c.Writes); err != nil {
+		d.Rollback()
+		return err
 	}
-	writes = append(writes, Write{Key: importKey, Value: step.State, Delete: step.State == nil})
-	slices.SortFunc(writes, func(a, b Write) int { return bytes.Compare(a.Key, b.Key) })
-	return s.driver.Apply(writes)
+	return d.Commit(c.Sequence)
 }
 
 // checkImport holds a step against the limits.

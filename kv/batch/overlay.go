@@ -29,6 +29,8 @@ type overlay struct {
 	dirty int
 	// cachedBytes bounds the values that are held only because they were read.
 	cachedBytes int
+	// covered are the ranges that are known completely, in order and apart; see cache.go.
+	covered []interval
 }
 
 // maxCachedBytes is how much a batch remembers of what it read. Beyond it, reads go to the engine again.
@@ -82,6 +84,7 @@ func (o *overlay) reset() {
 	o.tree.Clear()
 	o.undo = clearSlice(o.undo)
 	o.journal = clearSlice(o.journal)
+	o.covered = clearSlice(o.covered)
 	o.dirty, o.cachedBytes = 0, 0
 	o.probe.key = nil
 }

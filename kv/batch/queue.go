@@ -9,11 +9,13 @@ import (
 // job is one closure on its way through the queue. Its links belong to the queue; its outcome is written by
 // the writer before done.
 type job struct {
-	fn   func(kv.Tx) error
-	next *job
-	prev *job
-	lane *lane
-	done chan struct{}
+	fn func(kv.Tx) error
+	// prefetch is what fn will probably read: the caller's, who waits.
+	prefetch []kv.Range
+	next     *job
+	prev     *job
+	lane     *lane
+	done     chan struct{}
 
 	position kv.Position
 	err      error

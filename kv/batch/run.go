@@ -22,7 +22,9 @@ const (
 // turn; everything in it belongs to whoever holds Store.turn.
 type run struct {
 	opt     *Options
-	driver  Driver
+	engine  engine
+	driver  Driver  // nil on a remote engine
+	rounds  *rounds // nil on a driver
 	overlay *overlay
 
 	begun      bool
@@ -33,6 +35,8 @@ type run struct {
 	requests   int
 	background int
 	started    time.Time
+	away       time.Duration // since then, spent in the engine
+	failure    error         // of the engine, before the commit: nothing can commit any more
 	signals    coalescing
 	writes     []Write
 }
@@ -49,10 +53,12 @@ func (r *run) full() bool {
 	switch {
 	case len(r.closures) >= maxBatchClosures, r.bytes >= maxBatchBytes:
 		return true
+	case r.rounds != nil && r.overlay.cachedBytes >= maxCachedBytes && len(r.closures) > 0:
+		return true
 	case r.opt.Now == nil || len(r.closures) == 0:
 		return false
 	}
-	return r.opt.Now().Sub(r.started) >= maxBatchClosureMs*time.Millisecond
+	return r.opt.Now().Sub(r.started)-r.away >= maxBatchClosureMs*time.Millisecond
 }
 
 // add runs one closure on top of the batch.
@@ -64,27 +70,35 @@ func (r *run) add(j *job, background bool) {
 	}
 	c := closure{job: j}
 	if !r.begun {
-		c.err = r.begin()
+		sequence, err := r.driver.Begin()
+		if err != nil {
+			c.err = r.opt.driverFault(err, "begin", nil)
+		} else {
+			r.begin(sequence)
+		}
 	}
 	if c.err == nil {
-		if r.opt.RunTwice {
-			r.try(j.fn, nil)
-		}
-		c.err = r.try(j.fn, &c)
+		c.err = r.attempt(j.fn, &c)
 	}
 	r.closures = append(r.closures, c)
 }
 
-func (r *run) begin() error {
-	sequence, err := r.driver.Begin()
-	if err != nil {
-		return r.opt.driverFault(err, "begin", nil)
-	}
+// begin notes that the physical transaction has begun, after the commit with this sequence number.
+func (r *run) begin(sequence uint64) {
 	r.begun, r.sequence = true, sequence
 	if r.opt.Now != nil {
 		r.started = r.opt.Now()
 	}
-	return nil
+}
+
+// attempt runs fn for c, twice if the options say so.
+func (r *run) attempt(fn func(kv.Tx) error, c *closure) error {
+	if r.opt.RunTwice {
+		if err := r.try(fn, nil); err == errMissed {
+			return err
+		}
+	}
+	return r.try(fn, c)
 }
 
 // try runs fn once and keeps its writes if it succeeds and c is given; otherwise it takes them back.
@@ -97,7 +111,9 @@ func (r *run) try(fn func(kv.Tx) error, c *closure) error {
 	}
 	err := call(fn, t)
 	t.done = true
-	if t.err != nil {
+	if t.missed {
+		err = errMissed
+	} else if t.err != nil {
 		err = t.err
 	}
 	if err != nil || c == nil {
@@ -129,14 +145,20 @@ func call(fn func(kv.Tx) error, t *tx) (err error) {
 func (r *run) finish() (signals []kv.Signal, committed bool) {
 	var failure error
 	switch {
+	case r.failure != nil:
+		failure = r.failure
+		if r.begun {
+			r.engine.Rollback()
+		}
 	case r.wrote > 0:
-		failure = r.commit()
+		signals = r.signals.take()
+		failure = r.commit(signals)
 		committed = failure == nil
 	case r.begun:
-		r.driver.Rollback()
+		r.engine.Rollback()
 	}
-	if committed {
-		signals = r.signals.take()
+	if !committed {
+		signals = nil
 	}
 	for i := range r.closures {
 		c := &r.closures[i]
@@ -148,16 +170,21 @@ func (r *run) finish() (signals []kv.Signal, committed bool) {
 	return signals, committed
 }
 
-func (r *run) commit() error {
+func (r *run) commit(signals []kv.Signal) error {
 	r.writes = r.overlay.writes(clearSlice(r.writes))
-	if err := r.driver.Apply(r.writes); err != nil {
-		r.driver.Rollback()
-		return r.opt.driverFault(err, "put", nil)
+	c := Commit{Sequence: r.sequence, Writes: r.writes, Signals: signals}
+	if r.rounds != nil {
+		return r.fault("commit", r.rounds.remote.Commit(c))
 	}
-	if err := r.driver.Commit(r.sequence); err != nil {
-		return r.opt.driverFault(err, "commit", nil)
+	return r.fault("commit", commitDriver(r.driver, c))
+}
+
+// fault names the operation in an error of the engine's.
+func (r *run) fault(op string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return r.opt.driverFault(err, op, nil)
 }
 
 // outcome is what a closure hears of a batch that did not commit, or may not have. Its own result does not
@@ -185,6 +212,7 @@ func (r *run) outcome(c *closure, failure error) error {
 func (r *run) reset() {
 	r.overlay.reset()
 	r.begun, r.sequence, r.wrote, r.bytes, r.requests, r.background = false, 0, 0, 0, 0, 0
+	r.away, r.failure = 0, nil
 	r.closures = clearSlice(r.closures)
 	r.writes = clearSlice(r.writes)
 	r.signals = coalescing{}

@@ -12,7 +12,8 @@ import (
 type snapshot struct {
 	budget
 	ctx    context.Context
-	driver DriverSnapshot
+	driver DriverSnapshot // nil on a remote engine
+	remote *remoteView    // nil on a driver
 	bound  kv.Position
 }
 
@@ -25,6 +26,9 @@ func (s *Store) View(ctx context.Context, fn func(kv.Snapshot) error) (err error
 	}
 	if s.closing.Load() {
 		return s.opt.fault(kv.ErrClosed, "view", nil, "")
+	}
+	if s.remote != nil {
+		return s.viewRemote(ctx, fn)
 	}
 	driver, err := s.driver.Snapshot(ctx)
 	if err != nil {
@@ -51,7 +55,12 @@ func (s *Store) position(sequence uint64) kv.Position {
 	return kv.NewPosition(s.opt.Incarnation, sequence)
 }
 
-func (v *snapshot) Bound() kv.Position { return v.bound }
+func (v *snapshot) Bound() kv.Position {
+	if v.remote != nil {
+		v.remote.begin()
+	}
+	return v.bound
+}
 
 func (v *snapshot) Get(key []byte) ([]byte, error) {
 	if err := v.check("get"); err != nil {
@@ -60,11 +69,18 @@ func (v *snapshot) Get(key []byte) ([]byte, error) {
 	if err := v.checkKey("get", key, isFloor); err != nil {
 		return nil, err
 	}
-	value, err := v.driver.Get(key)
+	value, err := v.stored(key)
 	if err != nil {
 		return nil, v.opt.driverFault(err, "get", key)
 	}
 	return value, nil
+}
+
+func (v *snapshot) stored(key []byte) ([]byte, error) {
+	if v.remote != nil {
+		return v.remote.get(key)
+	}
+	return v.driver.Get(key)
 }
 
 // check spends an operation unless the caller has gone away.
@@ -76,6 +92,11 @@ func (v *snapshot) check(op string) error {
 }
 
 func (v *snapshot) GetMany(keys [][]byte) ([][]byte, error) {
+	if v.remote != nil && !v.done {
+		if err := v.learn(keys); err != nil {
+			return nil, err
+		}
+	}
 	values := make([][]byte, len(keys))
 	for i, key := range keys {
 		value, err := v.Get(key)
@@ -91,7 +112,17 @@ func (v *snapshot) Scan(r kv.Range, limit int) ([]kv.Entry, error) {
 	if err := v.ctx.Err(); err != nil && !v.done {
 		return nil, err
 	}
-	return v.scan(v.driver.Scan, r, limit)
+	return v.scan(v.storedRange(limit), r, limit)
+}
+
+// storedRange scans for at most limit entries.
+func (v *snapshot) storedRange(limit int) func(kv.Range, func(key, value []byte) bool) error {
+	if v.remote == nil {
+		return v.driver.Scan
+	}
+	return func(r kv.Range, visit func(key, value []byte) bool) error {
+		return v.remote.scan(r, limit, visit)
+	}
 }
 
 func (v *snapshot) Journal(partition []byte, after kv.EntryPosition, limit int) ([]kv.JournalEntry, error) {
@@ -103,6 +134,11 @@ func (v *snapshot) Journal(partition []byte, after kv.EntryPosition, limit int) 
 	}
 	if err := v.checkPartition("journal", partition); err != nil {
 		return nil, err
+	}
+	if v.remote != nil {
+		if err := v.remote.journal(partition, after, limit); err != nil {
+			return nil, v.opt.driverFault(err, "journal", entryKey)
+		}
 	}
 	floor, err := kv.Floor(v, partition)
 	if err != nil {
@@ -119,7 +155,7 @@ func (v *snapshot) Journal(partition []byte, after kv.EntryPosition, limit int) 
 func (v *snapshot) entries(r kv.Range, limit int) ([]kv.JournalEntry, error) {
 	var entries []kv.JournalEntry
 	var bad error
-	err := v.driver.Scan(r, func(key, value []byte) bool {
+	err := v.storedRange(limit)(r, func(key, value []byte) bool {
 		if len(entries) > 0 { // the call itself has paid for the first
 			if bad = v.spendRow("journal"); bad != nil {
 				return false

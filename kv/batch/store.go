@@ -22,6 +22,7 @@ package batch
 import (
 	"context"
 	"errors"
+	"math/bits"
 	"runtime"
 	"strconv"
 	"strings"
@@ -61,12 +62,24 @@ type Stats struct {
 	Closures uint64 // closures that were answered, whatever the answer
 	Refused  uint64 // closures turned away by a full queue
 	Queued   int    // closures waiting now
+
+	// Batches counts the physical transactions that ended, whether or not they had something to commit, by
+	// how many closures they answered: one, two, up to 4, 8, ... 256.
+	Batches [BatchSizes]uint64
+	// Of remote engines: round trips of the writer before its commits, and how often a closure ran again because
+	// it had missed a read.
+	Trips, Reruns uint64
 }
+
+// BatchSizes is how many classes of size Stats tell apart.
+const BatchSizes = 9
 
 // Store is a kv.Store on a Driver.
 type Store struct {
 	opt         Options
-	driver      Driver
+	engine      engine
+	driver      Driver // nil on a remote engine
+	remote      Remote // nil on a driver
 	queue       *queue
 	subscribers subscribers
 
@@ -79,24 +92,37 @@ type Store struct {
 	closed  sync.Once
 	failure error // of Close
 
-	commits, closures, refused atomic.Uint64
+	commits, closures, refused, trips, reruns atomic.Uint64
+	batches                                   [BatchSizes]atomic.Uint64
 }
 
 var _ kv.Store = (*Store)(nil)
 
 // New starts group commit over driver, which the store then owns.
 func New(driver Driver, opt Options) *Store {
+	s := prepare(driver, opt)
+	s.driver, s.run.driver = driver, driver
+	s.start()
+	return s
+}
+
+// prepare makes a store whose writer has yet to be started.
+func prepare(engine engine, opt Options) *Store {
 	if opt.QueueLimit <= 0 {
 		opt.QueueLimit = DefaultQueueLimit
 	}
-	s := &Store{opt: opt, driver: driver, queue: newQueue(opt.QueueLimit), ended: make(chan struct{})}
-	s.run = run{opt: &s.opt, driver: driver, overlay: newOverlay()}
-	if opt.Synchronous {
+	s := &Store{opt: opt, engine: engine, queue: newQueue(opt.QueueLimit), ended: make(chan struct{})}
+	s.run = run{opt: &s.opt, engine: engine, overlay: newOverlay()}
+	return s
+}
+
+// start starts the writer.
+func (s *Store) start() {
+	if s.opt.Synchronous {
 		close(s.ended)
 	} else {
 		go s.write()
 	}
-	return s
 }
 
 // Stats returns the store's counters.
@@ -104,17 +130,21 @@ func (s *Store) Stats() Stats {
 	s.queue.mu.Lock()
 	queued := s.queue.length
 	s.queue.mu.Unlock()
-	return Stats{Commits: s.commits.Load(), Closures: s.closures.Load(), Refused: s.refused.Load(), Queued: queued}
+	stats := Stats{Commits: s.commits.Load(), Closures: s.closures.Load(), Refused: s.refused.Load(), Queued: queued,
+		Trips: s.trips.Load(), Reruns: s.reruns.Load()}
+	for i := range s.batches {
+		stats.Batches[i] = s.batches[i].Load()
+	}
+	return stats
 }
 
-// Update queues fn and waits for the outcome of its batch; see kv.Store. Hints.Prefetch is not used: the
-// drivers so far have no round trips.
+// Update queues fn and waits for the outcome of its batch; see kv.Store. Hints.Prefetch is used on remote engines.
 func (s *Store) Update(ctx context.Context, h kv.Hints, fn func(kv.Tx) error) (kv.Position, error) {
 	if err := ctx.Err(); err != nil {
 		return kv.Position{}, err
 	}
 	j := jobs.Get().(*job)
-	j.fn = fn
+	j.fn, j.prefetch = fn, h.Prefetch
 	var err error
 	if s.opt.Synchronous {
 		err = s.updateNow(j, h)
@@ -159,7 +189,11 @@ func (s *Store) updateNow(j *job, h kv.Hints) error {
 	if s.closing.Load() {
 		return s.opt.fault(kv.ErrClosed, "update", nil, "")
 	}
-	s.run.add(j, h.Background)
+	if s.remote == nil {
+		s.run.add(j, h.Background)
+	} else {
+		s.run.rounds.alone(j)
+	}
 	s.end()
 	s.run.reset()
 	return nil
@@ -168,7 +202,7 @@ func (s *Store) updateNow(j *job, h kv.Hints) error {
 // write is the writer: it makes batches of what is queued until the store is closed.
 func (s *Store) write() {
 	defer close(s.ended)
-	for s.queue.wait() {
+	for s.run.rounds.left() || s.queue.wait() {
 		s.turn.Lock()
 		if s.closing.Load() {
 			s.refuseQueued()
@@ -191,6 +225,11 @@ func (s *Store) write() {
 
 // batch fills, runs and ends one batch.
 func (s *Store) batch() {
+	if s.remote != nil {
+		s.run.rounds.batch(s.queue)
+		s.end()
+		return
+	}
 	for !s.run.full() {
 		j, background := s.queue.pop(s.run.requests, s.run.background)
 		if j == nil {
@@ -207,14 +246,24 @@ func (s *Store) end() {
 	if committed {
 		s.commits.Add(1)
 	}
-	s.closures.Add(uint64(len(s.run.closures)))
+	if n := len(s.run.closures); n > 0 {
+		s.closures.Add(uint64(n))
+		s.batches[min(bits.Len(uint(n-1)), BatchSizes-1)].Add(1)
+	}
+	if s.remote != nil {
+		s.trips.Store(s.run.rounds.counts.trips)
+		s.reruns.Store(s.run.rounds.counts.reruns)
+	}
 	s.subscribers.send(signals)
 }
 
 // refuseQueued answers everything in the queue that the store is closed.
 func (s *Store) refuseQueued() {
 	for {
-		j, _ := s.queue.pop(0, 0)
+		j := s.run.rounds.give()
+		if j == nil {
+			j, _ = s.queue.pop(0, 0)
+		}
 		if j == nil {
 			return
 		}
@@ -234,7 +283,7 @@ func (s *Store) Resolve(ctx context.Context, t kv.Token) (kv.Outcome, kv.Positio
 	if s.closing.Load() {
 		return kv.OutcomeUnknown, kv.Position{}, s.opt.fault(kv.ErrClosed, "resolve", nil, "")
 	}
-	outcome, err := s.driver.Resolve(ctx, commit)
+	outcome, err := s.engine.Resolve(ctx, commit)
 	if err != nil {
 		return kv.OutcomeUnknown, kv.Position{}, s.opt.driverFault(err, "resolve", nil)
 	}
@@ -254,6 +303,9 @@ func splitToken(t kv.Token) (commit kv.Token, sequence uint64, err error) {
 	return t[:i], sequence, err
 }
 
+// Hint gives the signals of another server's commit to the subscribers; see Signals. The slice is shared.
+func (s *Store) Hint(signals []kv.Signal) { s.subscribers.send(signals) }
+
 // Close waits for the batch under way, answers what is queued with ErrClosed, and closes the driver; see
 // kv.Store.
 func (s *Store) Close() error {
@@ -263,7 +315,7 @@ func (s *Store) Close() error {
 		<-s.ended
 		s.turn.Lock()
 		defer s.turn.Unlock()
-		s.failure = s.driver.Close()
+		s.failure = s.engine.Close()
 	})
 	return s.failure
 }

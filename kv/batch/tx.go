@@ -13,6 +13,9 @@ type tx struct {
 	// err is the first error that a method gave. It fails the closure whatever the closure returns, so that
 	// half of what it meant to do never commits.
 	err error
+	// missed says that it ended at a read that has yet to be fetched, and will run again. Whatever else it came to
+	// counts for nothing.
+	missed bool
 	// position is where the closure will stand if it writes.
 	position kv.Position
 	appends  uint32
@@ -42,14 +45,51 @@ func (t *tx) get(key []byte) ([]byte, error) {
 	if err := t.checkKey("get", key, isFloor); err != nil {
 		return nil, err
 	}
-	value, err := t.run.overlay.get(t.run.driver, key)
+	value, err := t.stored(key)
 	if err != nil {
 		return nil, t.opt.driverFault(err, "get", key)
 	}
 	return value, nil
 }
 
+// stored reads a key in the overlay or the engine.
+func (t *tx) stored(key []byte) ([]byte, error) {
+	if t.run.rounds == nil {
+		return t.run.overlay.get(t.run.driver, key)
+	}
+	value, err := t.run.rounds.reads.get(key)
+	return value, t.miss(err)
+}
+
+// learn fetches keys together. Those that are out of bounds are left to get, which says so.
+func (t *tx) learn(keys [][]byte) error {
+	inBounds := make([][]byte, 0, max(0, min(len(keys), kv.MaxTxOps-t.ops)))
+	for _, key := range keys {
+		if len(inBounds) == cap(inBounds) || t.checkKey("get", key, isFloor) != nil {
+			break
+		}
+		inBounds = append(inBounds, key)
+	}
+	if err := t.miss(t.run.rounds.reads.learn(inBounds)); err != nil {
+		return t.opt.driverFault(err, "get", nil)
+	}
+	return nil
+}
+
+// miss takes note of an error that says that the closure must run again.
+func (t *tx) miss(err error) error {
+	if err == errMissed {
+		t.missed = true
+	}
+	return err
+}
+
 func (t *tx) GetMany(keys [][]byte) ([][]byte, error) {
+	if t.run.rounds != nil && !t.done {
+		if err := t.learn(keys); err != nil {
+			return nil, t.fail(err)
+		}
+	}
 	values := make([][]byte, len(keys))
 	for i, key := range keys {
 		value, err := t.get(key)
@@ -63,6 +103,9 @@ func (t *tx) GetMany(keys [][]byte) ([][]byte, error) {
 
 func (t *tx) Scan(r kv.Range, limit int) ([]kv.Entry, error) {
 	scan := func(r kv.Range, visit func(k, v []byte) bool) error {
+		if t.run.rounds != nil {
+			return t.miss(t.run.rounds.reads.scan(r, limit, visit))
+		}
 		return t.run.overlay.scan(t.run.driver, r, visit)
 	}
 	entries, err := t.scan(scan, r, limit)

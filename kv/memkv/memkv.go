@@ -33,6 +33,8 @@ type Options struct {
 	Now func() time.Time
 	// RunTwice runs every closure twice; see batch.Options.
 	RunTwice bool
+	// Remote drives the store as an engine whose reads are round trips; see batch.Remote.
+	Remote bool
 	// BeforeCommit, if given, is asked before every commit. Its error makes the commit fail with nothing
 	// committed: a simulator's engine failure. It is called on the commit path and must not call the store.
 	BeforeCommit func() error
@@ -64,7 +66,9 @@ func Open(opt Options) *Store {
 func (s *Store) Handle() *Store { return open(s.opt, s.data) }
 
 func open(opt Options, d *data) *Store {
-	return &Store{opt: opt, data: d, Store: batch.New(&driver{data: d, beforeCommit: opt.BeforeCommit}, batch.Options{
+	s := &Store{opt: opt, data: d}
+	driver := &driver{data: d, beforeCommit: opt.BeforeCommit}
+	options := batch.Options{
 		Name:        "memory",
 		Incarnation: d.incarnation.Load(),
 		Keys:        opt.Keys,
@@ -72,7 +76,13 @@ func open(opt Options, d *data) *Store {
 		Now:         opt.Now,
 		Synchronous: !opt.Queued,
 		RunTwice:    opt.RunTwice,
-	})}
+	}
+	if opt.Remote {
+		s.Store = batch.NewRemote(batch.AsRemote(driver), options)
+	} else {
+		s.Store = batch.New(driver, options)
+	}
+	return s
 }
 
 type entry struct{ key, value []byte }

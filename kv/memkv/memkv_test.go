@@ -25,6 +25,9 @@ func TestConformance(t *testing.T) {
 		"queued":                     {Queued: true},
 		"queued, closures run twice": {Queued: true, RunTwice: true},
 		"closures run twice":         {RunTwice: true},
+		"remote":                     {Queued: true, Remote: true},
+		"remote, synchronous":        {Remote: true},
+		"remote, run twice":          {Queued: true, Remote: true, RunTwice: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last *memkv.Store

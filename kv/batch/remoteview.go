@@ -1,0 +1,95 @@
+package batch
+
+import (
+	"context"
+	"errors"
+
+	"abide/kv"
+)
+
+// remoteView is the part of a snapshot that knows that its reads are round trips: what a call needs is fetched at
+// once, and kept as long as the snapshot.
+type remoteView struct {
+	reads
+	snapshot *snapshot
+	engine   RemoteSnapshot
+	begun    bool
+	err      error // of a fetch; the snapshot is over
+	bind     func(sequence uint64) kv.Position
+}
+
+// viewRemote runs fn on a snapshot that is taken with its first read.
+func (s *Store) viewRemote(ctx context.Context, fn func(kv.Snapshot) error) error {
+	engine, err := s.remote.Snapshot(ctx)
+	if err != nil {
+		if errors.Is(err, ctx.Err()) {
+			return err
+		}
+		return s.opt.driverFault(err, "view", nil)
+	}
+	defer engine.Release()
+	snap := &snapshot{budget: newBudget(&s.opt), ctx: ctx}
+	v := &remoteView{snapshot: snap, engine: engine, bind: s.position}
+	v.reads = reads{cache: newOverlay(), fetch: v.fetch, direct: true}
+	snap.remote = v
+	defer func() { snap.done = true }()
+	if err := fn(snap); err != nil {
+		return err
+	}
+	// A bound that could not be read was none.
+	return v.err
+}
+
+// begin takes the snapshot if no read has done so.
+func (v *remoteView) begin() {
+	if !v.begun && !v.snapshot.done {
+		_ = v.fetch(&Fetch{}) // viewRemote returns the error
+	}
+}
+
+func (v *remoteView) fetch(f *Fetch) error {
+	if v.err != nil {
+		return v.err
+	}
+	sequence, err := v.engine.Fetch(f)
+	if err != nil {
+		v.err = v.snapshot.opt.driverFault(err, "view", nil)
+		return v.err
+	}
+	v.begun, v.snapshot.bound = true, v.bind(sequence)
+	return nil
+}
+
+// journal fetches what a page of a partition's journal needs: its floor, the entries and the bound.
+func (v *remoteView) journal(partition []byte, after kv.EntryPosition, limit int) error {
+	if _, known := v.cache.known(kv.FloorKey(partition)); !known {
+		v.miss(kv.FloorKey(partition))
+	}
+	r := kv.EntriesAfter(partition, after)
+	if left, from := v.cache.scanKnown(r, limit, func(_, _ []byte) bool { return true }); left > 0 && string(from) < string(r.End) {
+		r.Start = from
+		v.missRange(r, left)
+	}
+	if v.need.Empty() {
+		return nil
+	}
+	return v.load()
+}
+
+// learn fetches keys together. Those that are out of bounds are left to Get, which says so.
+func (v *snapshot) learn(keys [][]byte) error {
+	if err := v.ctx.Err(); err != nil {
+		return err
+	}
+	inBounds := make([][]byte, 0, max(0, min(len(keys), kv.MaxTxOps-v.ops)))
+	for _, key := range keys {
+		if len(inBounds) == cap(inBounds) || v.checkKey("get", key, isFloor) != nil {
+			break
+		}
+		inBounds = append(inBounds, key)
+	}
+	if err := v.remote.learn(inBounds); err != nil {
+		return v.opt.driverFault(err, "get", nil)
+	}
+	return nil
+}
