@@ -97,6 +97,7 @@ const (
 	StatusOK            = 200
 	StatusPreload       = 300 // task.suspend: an awaited promise is already settled
 	StatusInvalid       = 400
+	StatusUnauthorized  = 401
 	StatusForbidden     = 403
 	StatusNotFound      = 404
 	StatusConflict      = 409

@@ -26,12 +26,15 @@ type (
 	PromiseRegisterCallback struct{ Awaited, Awaiter string }
 	// PromiseRegisterListener makes the settlement of Awaited send an unblock message to Address.
 	PromiseRegisterListener struct{ Awaited, Address string }
-	// PromiseSearch lists promises. An empty State and nil Tags filter nothing.
+	// PromiseSearch lists promises. An empty State and nil Tags filter nothing. Within is not on the wire: whoever
+	// authenticated the request sets it to the prefix of the ids that it may see, and empty is all of them. The
+	// same for the other searches and for TaskHeartbeat.
 	PromiseSearch struct {
 		State  PromiseState
 		Tags   Tags
 		Limit  int
 		Cursor string
+		Within string
 	}
 
 	// TaskGet reads a task.
@@ -57,10 +60,12 @@ type (
 		Create  *PromiseCreate
 		Settle  *PromiseSettle
 	}
-	// TaskHeartbeat renews the leases of the named tasks, or of all tasks held by PID if Tasks is empty.
+	// TaskHeartbeat renews the leases of the named tasks, or of all tasks held by PID if Tasks is empty: then of
+	// those whose ids begin with Within.
 	TaskHeartbeat struct {
-		PID   string
-		Tasks []TaskRef
+		PID    string
+		Tasks  []TaskRef
+		Within string
 	}
 	// TaskSuspend suspends a held task until one of Awaited settles. Repeated ids are allowed.
 	TaskSuspend struct {
@@ -88,6 +93,7 @@ type (
 		State  TaskState
 		Limit  int
 		Cursor string
+		Within string
 	}
 
 	// ScheduleGet reads a schedule.
@@ -108,6 +114,7 @@ type (
 		Tags   Tags
 		Limit  int
 		Cursor string
+		Within string
 	}
 
 	// DebugStart pauses the background loops for the request's workspace.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"abide/internal/keyspace"
@@ -25,7 +26,7 @@ func (e *Engine) heartbeat(ctx context.Context, workspace string, r *protocol.Ta
 	if err != nil {
 		return protocol.Reply{}, err
 	}
-	beat := &beat{pid: r.PID}
+	beat := &beat{pid: r.PID, within: r.Within}
 	if len(r.Tasks) == 0 {
 		err = e.heldBy(ctx, workspace, at, now, beat)
 	} else {
@@ -47,6 +48,7 @@ func (e *Engine) heartbeat(ctx context.Context, workspace string, r *protocol.Ta
 // beat is one heartbeat under way.
 type beat struct {
 	pid    string
+	within string             // beginning of the ids that an empty heartbeat is about
 	moving []protocol.TaskRef // leases that must move
 	mu     sync.Mutex
 	lost   map[protocol.TaskRef]bool
@@ -151,6 +153,9 @@ func (e *Engine) heldBy(ctx context.Context, workspace string, at instant, now i
 				return err
 			}
 			for _, id := range ids {
+				if !strings.HasPrefix(id, b.within) {
+					continue
+				}
 				_, leaseAt, err := op.Lease(id, b.pid, -1)
 				if err != nil {
 					return err

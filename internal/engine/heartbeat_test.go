@@ -249,3 +249,18 @@ func TestOutbox(t *testing.T) {
 		t.Errorf("a paused workspace shows %d", len(got))
 	}
 }
+
+// An empty heartbeat of a token that may touch some ids only leaves the others' leases alone.
+func TestEmptyHeartbeatWithinAPrefix(t *testing.T) {
+	f, _ := newHooked(t)
+	f.holds("w", 1000, "a1", "a2", "b1")
+	f.clock.advance(500 * time.Millisecond)
+	before := f.lease("b1")
+	f.do(200, &protocol.TaskHeartbeat{PID: "w", Within: "a"})
+	if f.lease("a1") != f.Now()+1000 || f.lease("a2") != f.Now()+1000 {
+		t.Error("the bearer's own tasks were not renewed")
+	}
+	if f.lease("b1") != before {
+		t.Error("a task outside the prefix was renewed")
+	}
+}

@@ -131,14 +131,18 @@ func (op *Op) walk(path Path, after string, take func(*Object) (more bool, err e
 }
 
 func (op *Op) promiseSearch(r *protocol.PromiseSearch) (protocol.Reply, error) {
-	filter := filterDigest(r.Kind(), string(r.State), r.Tags)
+	ids := within(r.Within)
+	filter := filterDigest(r.Kind(), ids.filter(string(r.State)), r.Tags)
 	after, ok := parseCursor(r.Cursor, filter)
 	if !ok {
 		return badCursor, nil
 	}
 	body := protocol.PromisesBody{}
 	limit, bytes := pageLimit(r.Limit, protocol.DefaultPromiseSearchLimit), int64(0)
-	next, err := op.walk(searchPath(r.Tags), after, func(o *Object) (bool, error) {
+	next, err := op.walk(searchPath(r.Tags), ids.start(after), func(o *Object) (bool, error) {
+		if !ids.has(o.ID) {
+			return false, nil
+		}
 		state := o.State
 		if expired(o, op.Now) {
 			op.Projected = true
@@ -155,14 +159,13 @@ func (op *Op) promiseSearch(r *protocol.PromiseSearch) (protocol.Reply, error) {
 		bytes += o.recordBytes() + o.Param.Size + o.Value.Size
 		return len(body.Promises) < limit && bytes < searchBytes, nil
 	})
-	if next != "" {
-		body.Cursor = cursorFor(next, filter)
-	}
+	body.Cursor = ids.cursor(next, filter)
 	return protocol.OK(body), err
 }
 
 func (op *Op) taskSearch(r *protocol.TaskSearch) (protocol.Reply, error) {
-	filter := filterDigest(r.Kind(), string(r.State), nil)
+	ids := within(r.Within)
+	filter := filterDigest(r.Kind(), ids.filter(string(r.State)), nil)
 	after, ok := parseCursor(r.Cursor, filter)
 	if !ok {
 		return badCursor, nil
@@ -173,7 +176,10 @@ func (op *Op) taskSearch(r *protocol.TaskSearch) (protocol.Reply, error) {
 	}
 	body := protocol.TasksBody{}
 	limit, bytes := pageLimit(r.Limit, protocol.DefaultTaskSearchLimit), int64(0)
-	next, err := op.walk(path, after, func(o *Object) (bool, error) {
+	next, err := op.walk(path, ids.start(after), func(o *Object) (bool, error) {
+		if !ids.has(o.ID) {
+			return false, nil
+		}
 		if o.Task == nil || (r.State != "" && op.taskState(o) != r.State) {
 			return true, nil
 		}
@@ -182,18 +188,18 @@ func (op *Op) taskSearch(r *protocol.TaskSearch) (protocol.Reply, error) {
 		bytes += int64(len(t.ID) + len(t.PID) + 100)
 		return len(body.Tasks) < limit && bytes < searchBytes, nil
 	})
-	if next != "" {
-		body.Cursor = cursorFor(next, filter)
-	}
+	body.Cursor = ids.cursor(next, filter)
 	return protocol.OK(body), err
 }
 
 func (op *Op) scheduleSearch(r *protocol.ScheduleSearch) (protocol.Reply, error) {
-	filter := filterDigest(r.Kind(), "", r.Tags)
+	ids := within(r.Within)
+	filter := filterDigest(r.Kind(), ids.filter(""), r.Tags)
 	after, ok := parseCursor(r.Cursor, filter)
 	if !ok {
 		return badCursor, nil
 	}
+	after = ids.startBytes(after)
 	body := protocol.SchedulesBody{}
 	limit, bytes := pageLimit(r.Limit, protocol.DefaultScheduleSearchLimit), int64(0)
 	for scanned := 0; scanned < searchReads; scanned += searchStep {
@@ -203,6 +209,9 @@ func (op *Op) scheduleSearch(r *protocol.ScheduleSearch) (protocol.Reply, error)
 		}
 		for i, s := range page {
 			after = s.ID
+			if !ids.has(s.ID) {
+				return protocol.OK(body), nil
+			}
 			if !hasAll(s.PromiseTags, r.Tags) {
 				continue
 			}
@@ -214,7 +223,7 @@ func (op *Op) scheduleSearch(r *protocol.ScheduleSearch) (protocol.Reply, error)
 			bytes += s.PromiseParam.Size + int64(len(s.ID)) + 200
 			if len(body.Schedules) == limit || bytes >= searchBytes {
 				if i < len(page)-1 || len(page) == searchStep {
-					body.Cursor = cursorFor(after, filter)
+					body.Cursor = ids.cursor(after, filter)
 				}
 				return protocol.OK(body), nil
 			}
@@ -223,6 +232,6 @@ func (op *Op) scheduleSearch(r *protocol.ScheduleSearch) (protocol.Reply, error)
 			return protocol.OK(body), nil
 		}
 	}
-	body.Cursor = cursorFor(after, filter)
+	body.Cursor = ids.cursor(after, filter)
 	return protocol.OK(body), nil
 }
