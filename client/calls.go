@@ -81,14 +81,14 @@ func (c *Client) TaskHeartbeat(ctx context.Context, r protocol.TaskHeartbeat) (l
 // TaskSuspend suspends a held task. If an awaited promise is settled already, the task stays held: then
 // suspended is false, and preload holds what the worker may go on with.
 func (c *Client) TaskSuspend(ctx context.Context, r protocol.TaskSuspend) (suspended bool, preload []protocol.Promise, err error) {
-	response, err := c.Do(ctx, &r)
+	response, pause, err := c.do(ctx, &r)
 	switch {
 	case err != nil:
 		return false, nil, err
 	case response.Status == protocol.StatusOK:
 		return true, nil, nil
 	case response.Status != protocol.StatusPreload:
-		return false, nil, failure(r.Kind(), response)
+		return false, nil, failure(r.Kind(), response, pause)
 	}
 	body, err := protocol.DecodePreloadBody(response.Data)
 	if err != nil {
@@ -120,6 +120,11 @@ func (c *Client) TaskContinue(ctx context.Context, id string) error {
 // TaskSearch reads one page of tasks. The cursor of the page, if it is not empty, asks for the next.
 func (c *Client) TaskSearch(ctx context.Context, r protocol.TaskSearch) (protocol.TasksBody, error) {
 	return call(ctx, c, &r, protocol.DecodeTasksBody)
+}
+
+// TaskExplain asks why a task is not running: an extension, which other servers of the protocol answer with status 400.
+func (c *Client) TaskExplain(ctx context.Context, id string) (protocol.ExplainBody, error) {
+	return call(ctx, c, &protocol.TaskExplain{ID: id}, protocol.DecodeExplainBody)
 }
 
 // ScheduleGet reads a schedule.

@@ -1,5 +1,9 @@
-// Package client speaks the protocol to a server: one method per kind of request, and Poll for a worker's
-// messages. Requests and records are the types of package protocol.
+// Package client speaks the protocol to a server: one method per kind of request, Poll for a worker's messages, and
+// Await for the end of a promise. Requests and records are the types of package protocol.
+//
+// A request is repeated on its own where that is safe: always when the server says that nothing was changed (503, 429)
+// or was never reached, and the pause is what its Retry-After asks for; after an outcome that nobody knows only for the
+// kinds of which Repeatable says so. Every call ends with its context.
 package client
 
 import (
@@ -10,9 +14,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"abide/protocol"
 )
@@ -36,6 +40,8 @@ type Options struct {
 	// DebugTime, if not nil, gives the instant that every request is to happen at, in epoch milliseconds. A
 	// server obeys it only with debug on.
 	DebugTime func() int64
+	// Retry bounds the repeats of a request; the zero value stands for the defaults.
+	Retry Retry
 }
 
 // Client speaks to one server, in one workspace. It is safe for concurrent use and keeps connections open
@@ -52,11 +58,18 @@ type Error struct {
 	Kind    protocol.Kind
 	Status  int    // one of protocol's
 	Message string // for a person
+	// RetryAfter is how long the server asks to wait before the request is sent again; 0 if it does not ask.
+	RetryAfter time.Duration
 }
 
 // Error is for people and logs.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (status %d)", e.Kind, e.Message, e.Status)
+}
+
+// Is makes an answer 500 an ErrUnknownOutcome, as the protocol says of it, unless the request changes nothing anyway.
+func (e *Error) Is(target error) bool {
+	return target == ErrUnknownOutcome && e.Status == protocol.StatusInternal && !readOnly(e.Kind)
 }
 
 // Status is the status of the answer that err reports, 0 if err reports none.
@@ -85,40 +98,43 @@ func New(o Options) (*Client, error) {
 	return &Client{options: o, base: strings.TrimRight(o.URL, "/")}, nil
 }
 
-// Do sends any request and returns the answer, whatever its status is. An error means that there was no
-// answer of the protocol: the request may have had its effect or not, and since every kind is
-// safe to repeat or guarded by a version, it may be sent again.
+// Do sends any request and returns the answer, whatever its status is, after the repeats that Options.Retry allows. An
+// error means that there was no answer of the protocol; if the request may have had its effect all the same, it is an
+// ErrUnknownOutcome.
 func (c *Client) Do(ctx context.Context, req protocol.Request) (protocol.Response, error) {
-	head := protocol.Head{CorrID: strconv.FormatInt(c.corrIDs.Add(1), 10), Auth: c.options.Token}
-	if c.options.DebugTime != nil {
-		now := c.options.DebugTime()
-		head.DebugTime = &now
-	}
-	body := protocol.AppendRequest(nil, head, req)
+	response, _, err := c.do(ctx, req)
+	return response, err
+}
+
+// exchange sends one request once.
+func (c *Client) exchange(ctx context.Context, kind protocol.Kind, body []byte) attempt {
 	post, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/", bytes.NewReader(body))
 	if err != nil {
-		return protocol.Response{}, err
+		return attempt{outcome: final, err: err}
 	}
 	post.Header.Set("Content-Type", "application/json")
 	c.authorize(post)
 	answer, err := c.options.HTTP.Do(post)
 	if err != nil {
-		return protocol.Response{}, err
+		return attempt{outcome: outcomeOf(err), err: err}
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes+1))
 	if err != nil {
-		return protocol.Response{}, fmt.Errorf("%s: reading the answer: %w", req.Kind(), err)
+		return attempt{outcome: unknown, err: fmt.Errorf("%s: reading the answer: %w", kind, err)}
 	}
 	if len(text) > maxAnswerBytes {
-		return protocol.Response{}, fmt.Errorf("%s: the answer is longer than %d bytes", req.Kind(), maxAnswerBytes)
+		return attempt{outcome: final, err: fmt.Errorf("%s: the answer is longer than %d bytes", kind, maxAnswerBytes)}
 	}
-	response, err := protocol.DecodeResponse(text)
-	if err != nil {
-		return protocol.Response{}, fmt.Errorf("%s: the answer (HTTP status %d) is none of the protocol's: %w: %.*q",
-			req.Kind(), answer.StatusCode, err, shownBytes, text)
+	a := attempt{pause: retryAfter(answer.Header), outcome: outcomeOfStatus(answer.StatusCode)}
+	if a.response, err = protocol.DecodeResponse(text); err != nil {
+		a.err = fmt.Errorf("%s: the answer (HTTP status %d) is none of the protocol's: %w: %.*q",
+			kind, answer.StatusCode, err, shownBytes, text)
+		if a.outcome == final && answer.StatusCode < 300 {
+			a.outcome = unknown // an answer was begun
+		}
 	}
-	return response, nil
+	return a
 }
 
 func (c *Client) authorize(r *http.Request) {
@@ -130,12 +146,12 @@ func (c *Client) authorize(r *http.Request) {
 // call sends req and decodes the data of a success.
 func call[B any](ctx context.Context, c *Client, req protocol.Request, decode func(protocol.Data) (B, error)) (B, error) {
 	var none B
-	response, err := c.Do(ctx, req)
+	response, pause, err := c.do(ctx, req)
 	if err != nil {
 		return none, err
 	}
 	if response.Status != protocol.StatusOK {
-		return none, failure(req.Kind(), response)
+		return none, failure(req.Kind(), response, pause)
 	}
 	body, err := decode(response.Data)
 	if err != nil {
@@ -150,6 +166,6 @@ func order(ctx context.Context, c *Client, req protocol.Request) error {
 	return err
 }
 
-func failure(kind protocol.Kind, r protocol.Response) error {
-	return &Error{Kind: kind, Status: r.Status, Message: r.Message()}
+func failure(kind protocol.Kind, r protocol.Response, pause time.Duration) error {
+	return &Error{Kind: kind, Status: r.Status, Message: r.Message(), RetryAfter: pause}
 }

@@ -10,8 +10,6 @@ import (
 	"abide/internal/api"
 	"abide/internal/deliver"
 	"abide/internal/engine"
-	"abide/internal/keyspace"
-	"abide/kv/sqlitekv"
 	"abide/protocol"
 )
 
@@ -31,17 +29,17 @@ type service struct {
 	handler  *api.Handler
 	delivery *deliver.Deliverer
 	engine   *engine.Engine
-	store    *sqlitekv.Store
+	store    dataStore
 }
 
 // openService opens the store, starts the engine and delivery on top of it, and puts the API in front.
 func openService(logger *slog.Logger, o serverOptions) (*service, error) {
-	store, err := sqlitekv.Open(sqlitekv.Options{Path: o.dataFile, Keys: keyspace.Register(), Now: time.Now})
-	if err != nil {
-		return nil, fmt.Errorf("cannot open the data file %s: %w", o.dataFile, err)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
+	store, err := openStore(ctx, o.store, logger)
+	if err != nil {
+		return nil, err
+	}
 	s := &service{store: store}
 	s.engine, err = engine.Open(ctx, store, engine.Options{
 		RetryTimeoutMs: int64(o.settings.TasksRetryTimeout),
@@ -100,14 +98,14 @@ func workspaceURL(base, workspace string) string {
 type readiness struct {
 	*engine.Engine
 	delivery   *deliver.Deliverer
-	store      *sqlitekv.Store
+	store      dataStore
 	stuckAfter time.Duration
 }
 
 // Ready reports what keeps the server from serving.
 func (r readiness) Ready(ctx context.Context) error {
 	if err := r.store.Writable(); err != nil {
-		return fmt.Errorf("the data file cannot be written: %w", err)
+		return fmt.Errorf("the store cannot be written: %w", err)
 	}
 	if stuck := time.Duration(r.delivery.Health().StuckMs()) * time.Millisecond; stuck > r.stuckAfter {
 		return fmt.Errorf("delivery has not moved for %s", stuck.Round(time.Second))
@@ -117,12 +115,7 @@ func (r readiness) Ready(ctx context.Context) error {
 
 // Do serves a request. Only delivery knows who is connected: it completes the answer of task.explain.
 func (r readiness) Do(ctx context.Context, workspace string, req protocol.Request, debugTime *int64) protocol.Reply {
-	reply := r.Engine.Do(ctx, workspace, req, debugTime)
-	if body, ok := reply.Body.(protocol.ExplainBody); ok {
-		body.Workers, body.HasWorkers = r.delivery.Reachable(workspace, body.Target)
-		reply.Body = body
-	}
-	return reply
+	return r.delivery.Explain(workspace, r.Engine.Do(ctx, workspace, req, debugTime))
 }
 
 // stop ends the service within timeout. What does not end by then is logged and left: the store loses

@@ -1,5 +1,16 @@
 package deliver
 
+import "abide/protocol"
+
+// Explain completes an answer of task.explain with what only delivery knows, and returns all others as they are.
+func (d *Deliverer) Explain(workspace string, reply protocol.Reply) protocol.Reply {
+	if body, ok := reply.Body.(protocol.ExplainBody); ok {
+		body.Workers, body.HasWorkers = d.Reachable(workspace, body.Target)
+		reply.Body = body
+	}
+	return reply
+}
+
 // Reachable counts the connected workers of this server that an execute with that address could go to now, by its
 // address alone: not how much room they have. Not ok for what is no poll address. It walks the connections; for people
 // who ask why a task does not run.

@@ -20,6 +20,7 @@ var shells = map[string]string{
 	"cmd/":                       "the process itself",
 	"internal/bench/":            "times real servers",
 	"kv/kvbench/":                "times stores",
+	"internal/testserver/":       "runs real servers in tests",
 	"internal/engine/loop.go":    "sleeps until what is due",
 	"internal/engine/instant.go": "the real time source that the engine is given by default",
 }

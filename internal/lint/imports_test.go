@@ -18,7 +18,7 @@ var (
 	// forTests are packages that exist to check the others.
 	forTests = []string{
 		"abide/kv/kvtest/...", "abide/kv/kvfault/...", "abide/internal/workload/...", "abide/internal/sim/...",
-		"abide/internal/testenv/...", "abide/internal/lint",
+		"abide/internal/testenv/...", "abide/internal/testserver", "abide/internal/lint",
 	}
 	core = []string{"internal/machine", "internal/cron"}
 )
