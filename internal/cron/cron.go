@@ -182,7 +182,7 @@ func (u unit) item(item string) (low, high, step int, err error) {
 		return 0, 0, 0, errors.New("a step cannot follow a single name")
 	}
 	if step, err = number(stepText); err != nil || step < 1 {
-		return 0, 0, 0, errors.New("the step after / must be a number of at least 1")
+		return 0, 0, 0, errors.New("the step after / must be a number from 1 to 999999999")
 	}
 	if low == high && !strings.Contains(base, "-") {
 		high = u.high // n/step means from n on
