@@ -34,6 +34,8 @@ type conn struct {
 	workspace *workspace // nil in the default one
 	pid       string
 	state     connState
+	number    int64  // in the roster; 0: not recorded
+	round     uint64 // of looks: the last one in which it was there
 
 	lanes    [kinds]*lane // its own queues: messages to this pid alone
 	used     [kinds]int   // slots in use
@@ -72,6 +74,7 @@ func (c *Core) Connect(nowMs int64, workspace, groupName, pid string) (ConnID, e
 	}
 	c.conns[cn.id] = cn
 	c.order = append(c.order, cn)
+	c.enrol(cn)
 	for k := range kinds {
 		c.refresh(nowMs, cn, k)
 		c.missed(nowMs, cn.lanes[k])
@@ -128,6 +131,7 @@ func (c *Core) close(nowMs int64, cn *conn) {
 	cn.state = connClosed
 	delete(c.conns, cn.id)
 	c.order = without(c.order, cn)
+	c.strike(cn)
 	for k := range kinds {
 		c.refresh(nowMs, cn, k)
 	}

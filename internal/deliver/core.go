@@ -46,6 +46,7 @@ type Core struct {
 	seq   uint64 // makes the order of lanes with equal times definite
 	scans [kinds]scanMemory
 
+	roster   roster
 	targets  targets
 	draining bool
 	stats    Stats
@@ -113,7 +114,7 @@ func (c *Core) hint(nowMs int64, h flight) {
 	if l == nil {
 		return // nobody there: the scan at the next connect finds it
 	}
-	if !c.supersedes(nowMs, &h) {
+	if !c.supersedes(nowMs, &h) || c.yields(nowMs, &h, true) {
 		return
 	}
 	// A parked lane has more than its connections can take. What is hinted now then waits for its turn in

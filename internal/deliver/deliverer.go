@@ -14,6 +14,8 @@ import (
 // Options are what a Deliverer is made from.
 type Options struct {
 	Outbox Outbox
+	// Roster makes this one of several servers on the outbox's store; nil if it is the only one.
+	Roster Roster
 	// ServerURL returns what an execute of a workspace carries as head.serverUrl: where its worker should
 	// send its requests. Called without locks, once per connection.
 	ServerURL func(workspace string) string
@@ -74,6 +76,10 @@ func New(o Options) *Deliverer {
 		connections: map[ConnID]*Connection{},
 		cancel:      cancel,
 	}
+	if o.Roster != nil {
+		d.core.Share(o.Roster)
+		d.limits.PollMs = d.core.limits.PollMs
+	}
 	for cl := range Classes {
 		l := &d.loops[cl]
 		l.wake = make(chan struct{}, 1)
@@ -117,6 +123,9 @@ func (d *Deliverer) rebuild(p any) {
 		"panic", d.lastPanic, "stack", string(debug.Stack()))
 	fresh := NewCore(d.limits)
 	fresh.lastConn, fresh.draining, fresh.stats = d.core.lastConn, d.core.draining, d.core.stats
+	if d.options.Roster != nil {
+		fresh.Share(d.options.Roster)
+	}
 	d.core = fresh
 	for _, cn := range d.connections {
 		signal(cn.wake) // its next Take finds it unknown

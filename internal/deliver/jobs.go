@@ -19,12 +19,13 @@ const (
 	ScanExecutes
 	ScanUnblocks
 	Report
-	Classes // how many there are
+	RosterCalls // about other servers on the store, if there are any
+	Classes     // how many there are
 )
 
 // String names the class as health and logs show it.
 func (cl Class) String() string {
-	return [...]string{"check executes", "check unblocks", "scan executes", "scan unblocks", "report delivered"}[cl]
+	return [...]string{"check executes", "check unblocks", "scan executes", "scan unblocks", "report delivered", "roster"}[cl]
 }
 
 // Job is one call to the Outbox. Run it, then hand it to Core.Done with what came out.
@@ -39,6 +40,14 @@ type Job struct {
 	executes []Execute    // of a check or report
 	unblocks []UnblockRef // of a check or report
 	flights  []*flight    // the same, one by one
+
+	// Of a call about other servers, which is a look, a record or, with executes, a question for claims.
+	roster                Roster
+	look                  bool
+	number                int64
+	made, again           []*conn
+	seatsMade, seatsAgain []Seat
+	ended                 []Seat
 }
 
 // Result is what the Outbox answered to a Job.
@@ -46,12 +55,16 @@ type Result struct {
 	Executes []Execute
 	Unblocks []Unblock
 	Next     string
+	Standing Standing
+	Numbers  []int64
 	Err      error
 }
 
 // Run makes the call. It touches nothing but its own job, so it needs no lock.
 func (j *Job) Run(ctx context.Context, o Outbox) (r Result) {
 	switch j.Class {
+	case RosterCalls:
+		return j.runRoster(ctx)
 	case CheckExecutes:
 		r.Executes, r.Err = o.CheckExecutes(ctx, j.Workspace, j.executes)
 	case CheckUnblocks:
@@ -90,6 +103,8 @@ func (c *Core) NextMs(cl Class) int64 {
 			at = min(at, c.holding.front.untilMs)
 		}
 		return at
+	case RosterCalls:
+		return c.nextRosterMs()
 	case Report:
 		at := int64(never)
 		if c.window.front != nil {
@@ -114,8 +129,11 @@ func kindOf(cl Class) kind {
 // Take returns the next job of a class, nil if none is due.
 func (c *Core) Take(nowMs int64, cl Class) *Job {
 	nowMs = c.advance(nowMs)
-	if cl == Report {
+	switch cl {
+	case Report:
 		return c.takeReport(nowMs)
+	case RosterCalls:
+		return c.takeRoster(nowMs)
 	}
 	if cl == CheckExecutes || cl == CheckUnblocks {
 		return c.takeCheck(cl)
@@ -136,6 +154,8 @@ func (c *Core) Done(nowMs int64, j *Job, r Result) {
 		c.doneScan(nowMs, j, r)
 	case Report:
 		c.doneReport(nowMs, j, r)
+	case RosterCalls:
+		c.doneRoster(nowMs, j, r)
 	}
 }
 
@@ -263,11 +283,21 @@ func (c *Core) takeScan(nowMs int64, cl Class) *Job {
 		l.state = laneScanning
 		if l.cursor == "" {
 			l.again = false // the pass that begins here sees all that was committed until now
+			l.yielded = 0
 		}
 		c.scans[k].begin()
-		return &Job{Class: cl, Workspace: l.dest.Workspace, kind: k, lane: l, after: l.cursor, limit: min(room, pageOf(k))}
+		return &Job{Class: cl, Workspace: l.dest.Workspace, kind: k, lane: l, after: l.cursor, limit: c.pageFor(k, room)}
 	}
 	return nil
+}
+
+// pageFor is how many messages a scan reads at once for so much room. Where others' are among them, more than there is
+// room for.
+func (c *Core) pageFor(k kind, room int) int {
+	if len(c.roster.standing.Live) > 1 {
+		return pageOf(k)
+	}
+	return min(room, pageOf(k))
 }
 
 func (c *Core) doneScan(nowMs int64, j *Job, r Result) {
@@ -300,6 +330,11 @@ func (c *Core) doneScan(nowMs int64, j *Job, r Result) {
 		return
 	}
 	l.cursor = r.Next
+	if l.yielded >= yieldedRows {
+		l.cursor = ""
+		c.schedule(l, nowMs+c.limits.PollMs)
+		return
+	}
 	if l.cursor != "" || l.again {
 		c.schedule(l, nowMs)
 	} else {
@@ -326,6 +361,10 @@ func (c *Core) found(nowMs int64, l *lane, f *flight) bool {
 		c.drop(nowMs, old)
 	}
 	f.target = t
+	if c.yields(nowMs, f, false) {
+		l.yielded++
+		return true
+	}
 	f.bytes = c.sizeOf(f)
 	cn, possible := c.choose(f)
 	if cn == nil {

@@ -15,6 +15,7 @@ type lane struct {
 	cursor   string // where the pass goes on; "" between passes
 	again    bool   // something may have been missed since the pass began: begin another after it
 	failures int    // in a row
+	yielded  int    // messages of other servers that the pass has met
 
 	atMs int64 // when it is due, while scheduled
 	seq  uint64

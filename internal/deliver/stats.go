@@ -29,6 +29,7 @@ type Stats struct {
 	Refused      uint64 // connections over the limit
 	Replaced     uint64 // connections closed by a newer one of their pid
 	HintsDropped uint64
+	Yielded      uint64          // times that a message was left to another server
 	Errors       [Classes]uint64 // failed calls to the outbox
 	Groups       []GroupStats    // by their oldest connection
 

@@ -34,3 +34,9 @@ func (e *Engine) Woken() bool {
 		return false
 	}
 }
+
+// MemberPass is one pass of the loop that keeps this server's row among those that share the store, run by hand, and
+// returns how long the loop would sleep then. Not safe for concurrent use.
+func (e *Engine) MemberPass(ctx context.Context) (sleep time.Duration, err error) {
+	return e.membership(ctx)
+}

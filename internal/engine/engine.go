@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"abide/internal/cluster"
 	"abide/internal/journal"
 	"abide/internal/keyspace"
 	"abide/internal/machine"
@@ -39,8 +40,15 @@ type Options struct {
 	// journal.DefaultEntries.
 	JournalAgeMs   int64
 	JournalEntries int64
-	// ServerID names this server's row in the store. Default "server".
+	// ServerID names this server's rows in the store. Default "server". Where several share a store each needs its own.
 	ServerID string
+	// Identity is what others are told of this server, where several share a store.
+	Identity Identity
+	// LeaseMs is how long this server's row counts without a renewal. Default DefaultLeaseMs.
+	LeaseMs int64
+	// Shared says that other servers may use the store. It is set for a store that says so itself, with a method
+	// Shared() bool.
+	Shared bool
 	// Source is the clock. Default: the machine's.
 	Source Source
 	// Log takes what an operator should know. Default: nothing is logged.
@@ -69,6 +77,12 @@ func (o *Options) setDefaults() {
 	if o.ServerID == "" {
 		o.ServerID = "server"
 	}
+	if o.LeaseMs == 0 {
+		o.LeaseMs = DefaultLeaseMs
+	}
+	if o.Shared {
+		o.PollIntervalMs = min(o.PollIntervalMs, sharedPollMs)
+	}
 	if o.Source == nil {
 		o.Source = newRealTime()
 	}
@@ -96,15 +110,20 @@ type Engine struct {
 	sweeper    sweeper
 	retention  journal.Retention
 	retainer   retainer
+	shared     bool // several servers may use the store
+	members    members
+	duties     duties
 }
 
 // Open makes an engine over a store, and brings the store's format record and this server's clock into
 // being. It waits for up to a second if the clock is behind what an earlier life of this server has served.
 // The store stays the caller's to close, after Stop.
 func Open(ctx context.Context, s kv.Store, opt Options) (*Engine, error) {
+	opt.Shared = opt.Shared || sharedBy(s)
 	opt.setDefaults()
 	e := &Engine{
 		opt:    opt,
+		shared: opt.Shared,
 		store:  s,
 		config: machine.Config{RetryTimeoutMs: opt.RetryTimeoutMs},
 		log:    opt.Log,
@@ -122,6 +141,15 @@ func Open(ctx context.Context, s kv.Store, opt Options) (*Engine, error) {
 		return nil, err
 	}
 	e.born = e.clock.now()
+	if e.shared {
+		e.members.observer = cluster.NewObserver(opt.ServerID)
+		if err := e.register(ctx); err != nil {
+			return nil, fmt.Errorf("cannot register among the servers on this store: %w", err)
+		}
+		if err := e.lookAround(ctx); err != nil {
+			return nil, fmt.Errorf("cannot read the other servers' rows: %w", err)
+		}
+	}
 	return e, nil
 }
 
@@ -154,16 +182,49 @@ func (e *Engine) openFormat(ctx context.Context) error {
 	return nil
 }
 
+// storedCeiling is the instant below which this server must serve none, as the rows of all servers' clocks say.
 func (e *Engine) storedCeiling(ctx context.Context) (ceiling int64, err error) {
 	err = e.store.View(ctx, func(s kv.Snapshot) error {
-		b, err := s.Get(keyspace.Server(e.opt.ServerID))
-		if err != nil || b == nil {
+		rows, err := s.Scan(keyspace.Servers(), kv.MaxScanRows/4)
+		if err != nil {
 			return err
 		}
-		ceiling, err = keyspace.Instant("server", b)
-		return err
+		var ceilings []cluster.Ceiling
+		for _, row := range rows {
+			key, err := keyspace.ParseRow(row.Key, row.Value)
+			if err != nil {
+				return err
+			}
+			c := cluster.Ceiling{ID: key.ID}
+			if c.Ms, err = keyspace.Instant("server", row.Value); err != nil {
+				return err
+			}
+			if c.Live, err = e.seemsLive(s, key.ID); err != nil {
+				return err
+			}
+			ceilings = append(ceilings, c)
+		}
+		ceiling = cluster.StartMs(e.opt.ServerID, ceilings)
+		return nil
 	})
 	return ceiling, err
+}
+
+// seemsLive reports whether a server's row says, on this machine's clock, that its lease holds. A server that starts has
+// nothing better to go by.
+func (e *Engine) seemsLive(s kv.Snapshot, id string) (bool, error) {
+	if !e.shared {
+		return false, nil
+	}
+	b, err := s.Get(keyspace.MemberKey(id))
+	if err != nil || b == nil {
+		return false, err
+	}
+	m, err := keyspace.ParseMember(b)
+	if err != nil {
+		return false, nil // whose it is cannot be told; looking at the others sets it aside
+	}
+	return m.ClockMs+m.LeaseMs >= e.opt.Source.Wall().UnixMilli(), nil
 }
 
 // Do answers one request in a workspace. debugTime, if not nil, replaces the clock (docs/machine.md,
@@ -267,6 +328,9 @@ func (e *Engine) update(ctx context.Context, workspace string, at instant, w wor
 		}
 		ceiling = raise
 		txn := store.Write(tx, workspace, e.layout).Caused(w.cause, now)
+		if e.shared {
+			txn.SignedBy(e.opt.ServerID)
+		}
 		return fn(&machine.Op{State: txn, Now: now, Config: e.config, ClaimedSince: at.claimedSince()}, txn)
 	})
 	if err != nil {
@@ -354,6 +418,9 @@ func (e *Engine) Ready(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
+		return err
+	}
+	if err := e.readiness(); err != nil {
 		return err
 	}
 	return e.loops.health(e.opt.Source.Mono())

@@ -69,6 +69,12 @@ func (i instant) claimedSince() int64 {
 	if i.debug != nil {
 		return 0
 	}
+	if i.engine.shared {
+		// A claim is vouched for by whichever server; what was lost with one that died, none vouches for.
+		if s := i.engine.members.standing.Load(); s != nil {
+			return s.roster.LostMs
+		}
+	}
 	return i.engine.born
 }
 

@@ -64,6 +64,9 @@ func (e *Engine) Start(h deliver.Hints) {
 	e.loops.run(ctx, e, "timers", e.timers)
 	e.loops.run(ctx, e, "sweep", e.sweeps)
 	e.loops.run(ctx, e, "journal", e.retains)
+	if e.shared {
+		e.loops.run(ctx, e, "servers", e.membership)
+	}
 }
 
 // Stop ends the loops and waits until they have, or ctx ends. Requests are still answered. Stopping an
@@ -78,19 +81,30 @@ func (e *Engine) Stop(ctx context.Context) error {
 	go func() { e.loops.done.Wait(); close(done) }()
 	select {
 	case <-done:
-		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("the engine's loops did not end: %w", ctx.Err())
 	}
+	if !e.shared {
+		return nil
+	}
+	if err := e.leave(ctx); err != nil {
+		return fmt.Errorf("this server's row stays in the store until its lease ends: %w", err)
+	}
+	return nil
 }
 
 // Signalled hands on the signals of a commit: timers to the timer loop, messages to delivery. It never
 // blocks. The store calls it; a simulator may call it, or drop the signals.
 func (e *Engine) Signalled(signals []kv.Signal) {
 	h := e.hints.deliver.Load()
+	own := e.ownSignals(signals)
 	for _, s := range signals {
 		if s.Topic == store.TopicTimer {
-			if store.ParseTimer(s.Body) < e.loops.wakeAt.Load() {
+			dueAt := store.ParseTimer(s.Body)
+			if own && e.shared && dueAt <= e.clock.now()+e.opt.PollIntervalMs {
+				e.duties.arm(dueAt)
+			}
+			if dueAt < e.loops.wakeAt.Load() {
 				e.loops.wake()
 			}
 			continue
@@ -113,6 +127,23 @@ func (e *Engine) Signalled(signals []kv.Signal) {
 			(*h).HintUnblock(m.Workspace, deliver.UnblockRef{ID: m.ID, Address: m.Address})
 		}
 	}
+}
+
+// ownSignals reports whether the signals are of a commit of this server, and takes note of those that are another's.
+func (e *Engine) ownSignals(signals []kv.Signal) bool {
+	if !e.shared {
+		return true
+	}
+	for _, s := range signals {
+		if s.Topic == store.TopicServer {
+			if s.Body == e.opt.ServerID {
+				return true
+			}
+			e.members.heard.Store(int64(e.mono()) | 1) // never 0
+			return false
+		}
+	}
+	return false
 }
 
 // wake makes the timer loop look again.

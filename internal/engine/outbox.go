@@ -62,6 +62,9 @@ func (o Outbox) Executes(ctx context.Context, d deliver.Destination, after strin
 		}
 		txn := store.Read(s, d.Workspace, e.layout)
 		op := machine.Op{State: txn, Now: now, Config: e.config}
+		if err := txn.Load(ids); err != nil && !errors.Is(err, kv.ErrCorrupt) {
+			return err
+		}
 		for _, id := range ids {
 			o, err := txn.Object(id)
 			if errors.Is(err, kv.ErrCorrupt) {
@@ -91,6 +94,9 @@ func (o Outbox) CheckExecutes(ctx context.Context, workspace string, hinted []de
 		valid = valid[:0]
 		txn := store.Read(s, workspace, e.layout)
 		op := machine.Op{State: txn, Now: now, Config: e.config}
+		if err := loadExecutes(txn, hinted); err != nil {
+			return err
+		}
 		for _, h := range hinted {
 			o, err := txn.Object(h.ID)
 			if errors.Is(err, kv.ErrCorrupt) {

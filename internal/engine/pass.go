@@ -27,6 +27,7 @@ func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	steps = e.mine(steps, now)
 	spent, failed, err := e.fireAll(ctx, steps)
 	if err != nil {
 		return 0, err
@@ -37,7 +38,9 @@ func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
 	var dueAt int64
 	var armed bool
 	err = e.called(ctx, func(ctx context.Context) (err error) {
-		dueAt, armed, err = e.nextDue(ctx, func(t keyspace.Timer) bool { return spent[string(t.Key)] })
+		dueAt, armed, err = e.nextDue(ctx, func(t keyspace.Timer) bool {
+			return spent[string(t.Key)] || e.duties.others(string(t.Key), e.mono())
+		})
 		return err
 	})
 	if err != nil || !armed {
@@ -54,6 +57,7 @@ func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
 // the entries that are done with for this pass, whether they are gone or not: the loop must not wait for them.
 func (e *Engine) fireAll(ctx context.Context, steps []Step) (spent map[string]bool, failed int, err error) {
 	spent = make(map[string]bool, len(steps))
+	var rest []string
 	var mu sync.Mutex
 	err = e.concurrently(len(steps), func(i int) error {
 		var more bool
@@ -75,9 +79,14 @@ func (e *Engine) fireAll(ctx context.Context, steps []Step) (spent map[string]bo
 		}
 		if err != nil || !more {
 			spent[string(steps[i].Key)] = true
+		} else if e.shared {
+			rest = append(rest, string(steps[i].Key))
 		}
 		return nil
 	})
+	for _, key := range rest {
+		e.duties.goOn(key, e.mono())
+	}
 	return spent, failed, err
 }
 

@@ -17,14 +17,21 @@ const (
 	TopicClaimed = "claimed"
 	// TopicUnblock: an unblock was queued. Body: Message without version.
 	TopicUnblock = "unblock"
+	// TopicServer: whose commit it is, where several servers share the store. Body: the server's id.
+	TopicServer = "server"
 )
 
 // hint gives a signal, unless it is too long: whoever it is for scans as well, so it is only later. Too long are
 // messages whose id and address are both near their limits.
 func (t *Txn) hint(s kv.Signal) {
-	if len(s.Topic)+len(s.Body) <= kv.MaxSignalBytes {
-		t.tx.Signal(s)
+	if len(s.Topic)+len(s.Body) > kv.MaxSignalBytes {
+		return
 	}
+	if t.server != "" {
+		t.tx.Signal(kv.Signal{Topic: TopicServer, Body: t.server})
+		t.server = ""
+	}
+	t.tx.Signal(s)
 }
 
 // timerHints is how many timer signals one transaction gives at most: the largest suspend arms 2,000 timers, and

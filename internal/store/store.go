@@ -36,8 +36,9 @@ type Txn struct {
 	at    int64
 	entry []byte // scratch of record
 
-	hinted   int   // timer signals given
-	earliest int64 // the earliest of them
+	server   string // see SignedBy; empty once it is said
+	hinted   int    // timer signals given
+	earliest int64  // the earliest of them
 
 	damaged []byte // see Damaged
 }
@@ -67,6 +68,12 @@ func Write(tx kv.Tx, workspace string, l keyspace.Layout) *Txn {
 // carry both. It returns t. Without it they carry neither.
 func (t *Txn) Caused(cause journal.Cause, at int64) *Txn {
 	t.cause, t.at = cause, at
+	return t
+}
+
+// SignedBy makes the signals of the transaction say which server gives them. It returns t.
+func (t *Txn) SignedBy(server string) *Txn {
+	t.server = server
 	return t
 }
 
