@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"log/slog"
 	"time"
 
 	"abide/internal/keyspace"
 	"abide/internal/store"
 	"abide/kv"
-	"abide/kv/sqlitekv"
 )
 
 // maxReported is how many problems a check reports one by one; the rest is counted.
@@ -19,12 +18,12 @@ const maxReported = 1000
 // errFindings ends a check that was made and found something. What it found has been printed.
 var errFindings = errors.New("the check found something")
 
-// checkCommand looks at a data file from end to end.
+// checkCommand looks at a store from end to end.
 //
 // Its exit code is 0 if nothing is wrong, 1 if something is, or if the check could not be made (then the last line
 // says "Fatal:", and the JSON has an error), 2 for a mistake in the command line.
 type checkCommand struct {
-	File   string `arg:"" placeholder:"FILE" help:"The data file of a server that does not run, or a copy of one."`
+	Store  string `arg:"" name:"store" placeholder:"STORE" help:"The data file of a server that does not run, or a copy of one; or a postgres:// or mysql:// URL of a store whose servers do not run."`
 	Replay bool   `help:"Also fold the journal and compare where it leads with the records."`
 	Repair bool   `help:"Rebuild index entries from the records and put back rows that were set aside and are in order; nothing else is changed."`
 	JSON   bool   `name:"json" help:"Print one JSON object."`
@@ -35,8 +34,13 @@ func (c *checkCommand) Run(in surroundings, _ *environment) error {
 	ctx, stop := in.untilSignal()
 	defer stop()
 	out := &checkOutput{command: c, in: in}
-	r := &checkReport{File: c.File, Problems: []checkProblem{}, SQLite: []string{}}
-	err := c.check(ctx, r, out)
+	address, err := parseAddress(c.Store)
+	if err != nil {
+		return usageError{err}
+	}
+	address.acceptDataLoss = true // it is only looked at
+	r := &checkReport{File: address.String(), Problems: []checkProblem{}, SQLite: []string{}}
+	err = c.check(ctx, address, r, out)
 	if ctx.Err() != nil {
 		err = errors.New("interrupted; the check was not made to its end")
 	}
@@ -58,37 +62,31 @@ func (c *checkCommand) Run(in surroundings, _ *environment) error {
 }
 
 // check makes the whole check and fills the report.
-func (c *checkCommand) check(ctx context.Context, r *checkReport, out *checkOutput) error {
-	data, err := openToCheck(c.File)
+func (c *checkCommand) check(ctx context.Context, a storeAddress, r *checkReport, out *checkOutput) error {
+	data, err := openExisting(ctx, a, newLogger(out.in.stderr, logLevel(slog.LevelWarn)))
 	if err != nil {
 		return err
 	}
-	err = c.checkStore(ctx, data, r, out)
-	return errors.Join(err, data.Close())
+	if c.Repair {
+		err = refuseLive(ctx, data, a, func(text string) { out.line("%s", text) })
+	}
+	if err == nil {
+		err = c.checkStore(ctx, data, r, out)
+	}
+	return errors.Join(a.hide(err), data.Close())
 }
 
-// openToCheck opens a data file that is there: a check makes none.
-func openToCheck(path string) (*sqlitekv.Store, error) {
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil, fmt.Errorf("there is no file %s", path)
-	case err != nil:
-		return nil, fmt.Errorf("cannot look at %s: %w", path, err)
-	case info.Mode().IsRegular() && info.Size() == 0:
-		return nil, fmt.Errorf("%s is empty: no server has ever kept data in it", path)
-	}
-	data, err := sqlitekv.Open(sqlitekv.Options{Path: path, Keys: keyspace.Register(), Now: time.Now})
-	if err != nil {
-		return nil, fmt.Errorf("cannot open the data file %s: %w", path, err)
-	}
-	return data, nil
+// pageChecker is a store that can look at its own pages.
+type pageChecker interface {
+	CheckFile(ctx context.Context, report func(finding string)) error
 }
 
-func (c *checkCommand) checkStore(ctx context.Context, data *sqlitekv.Store, r *checkReport, out *checkOutput) error {
-	out.progress("pages", 0)
-	if err := data.CheckFile(ctx, func(finding string) { r.SQLite = append(r.SQLite, finding); out.finding(finding) }); err != nil {
-		return err
+func (c *checkCommand) checkStore(ctx context.Context, data dataStore, r *checkReport, out *checkOutput) error {
+	if file, ok := data.(pageChecker); ok {
+		out.progress("pages", 0)
+		if err := file.CheckFile(ctx, func(finding string) { r.SQLite = append(r.SQLite, finding); out.finding(finding) }); err != nil {
+			return err
+		}
 	}
 	layout, err := layoutOf(ctx, data)
 	if err != nil {
@@ -147,9 +145,9 @@ func layoutOf(ctx context.Context, s kv.Store) (keyspace.Layout, error) {
 	})
 	switch {
 	case err != nil:
-		return keyspace.Layout{}, fmt.Errorf("cannot tell how the file is laid out: %w", err)
+		return keyspace.Layout{}, fmt.Errorf("cannot tell how the store is laid out: %w", err)
 	case format.Derivation != keyspace.DerivationVersion:
-		return keyspace.Layout{}, fmt.Errorf("the index entries of the file are of version %d, this release checks version %d: use the release that wrote the file",
+		return keyspace.Layout{}, fmt.Errorf("the index entries of the store are of version %d, this release checks version %d: use the release that wrote it",
 			format.Derivation, keyspace.DerivationVersion)
 	}
 	return keyspace.Layout{Shards: max(1, format.Shards)}, nil

@@ -114,6 +114,6 @@ func (o *checkOutput) end(r *checkReport) error {
 		o.line("%d problems", n)
 		return nil
 	}
-	o.line("nothing is wrong with %s", o.command.File)
+	o.line("nothing is wrong with %s", r.File)
 	return nil
 }

@@ -15,8 +15,8 @@ const (
 	devFile   = "dev.db"
 )
 
-// devCommand runs a server for the developer of this machine. Its data file and its address come from flags
-// alone: a production server's variables in the same shell must not make it open production's data or the
+// devCommand runs a server for the developer of this machine. Its store and its address come from flags
+// alone (see commands): a production server's variables in the same shell must not make it open production's data or the
 // whole network.
 type devCommand struct {
 	ServerBind        string `placeholder:"ADDRESS" help:"Address to listen on; by default the loopback addresses. Anybody who reaches this server may delete everything in it."`
@@ -45,7 +45,7 @@ func (c *devCommand) Validate() error {
 func (c *devCommand) Run(in surroundings, env *environment) error {
 	logger := newLogger(in.stderr, c.Level)
 	env.warn(logger)
-	dataFile, remove, err := c.prepareData()
+	store, remove, err := c.prepareStore()
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,11 @@ func (c *devCommand) Run(in surroundings, env *environment) error {
 	if c.Ephemeral {
 		note = " (removed at the end)"
 	}
-	fmt.Fprintf(in.stdout, "data file:     %s%s\npoint SDKs at: RESONATE_URL=%s\n", dataFile, note, c.baseURL(portOf(listeners[0])))
+	fmt.Fprintf(in.stdout, "%-14s %s%s\npoint SDKs at: RESONATE_URL=%s\n", store.noun()+":", store, note, c.baseURL(portOf(listeners[0])))
 	return runServer(in, logger, serverOptions{
 		settings:  c.serverSettings,
 		listeners: listeners,
-		dataFile:  dataFile,
+		store:     store,
 		debug:     true,
 		hosts:     c.hosts(),
 	})
@@ -87,6 +87,15 @@ func (c *devCommand) listen() ([]net.Listener, error) {
 	}
 	listener, err := listen(c.ServerBind, c.ServerPort)
 	return []net.Listener{listener}, err
+}
+
+// prepareStore says which store is served, and gives the function that removes what must not stay.
+func (c *devCommand) prepareStore() (a storeAddress, remove func(), err error) {
+	if a, err = c.address(""); err != nil || a.engine != engineSQLite {
+		return a, func() {}, err
+	}
+	a.place, remove, err = c.prepareData()
+	return a, remove, err
 }
 
 // prepareData says where the data file is, makes the folders that are dev's own, and gives the function

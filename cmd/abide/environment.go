@@ -29,10 +29,13 @@ var ownedByClients = map[string]bool{
 type environment struct {
 	values map[string]string // by name in capitals
 	known  map[string]bool   // names that are a setting of some subcommand
+	// flagsAlone are the flags of subcommands that take some settings from flags alone, which they say with a tag
+	// that holds the beginning of those settings' keys.
+	flagsAlone map[*kong.Value]bool
 }
 
 func readEnvironment(environ []string) *environment {
-	env := &environment{values: map[string]string{}, known: map[string]bool{}}
+	env := &environment{values: map[string]string{}, known: map[string]bool{}, flagsAlone: map[*kong.Value]bool{}}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		name = strings.ToUpper(name)
@@ -51,12 +54,12 @@ func settingName(key string) string {
 }
 
 // describeFlag is the help text of a flag: its own, its default, and the variable that sets it too.
-func describeFlag(value *kong.Value) string {
+func (e *environment) describeFlag(value *kong.Value) string {
 	text := value.Help
 	if value.Default != "" {
 		text += " Default " + value.Default + "."
 	}
-	if key := value.Tag.Get("setting"); key != "" {
+	if key := value.Tag.Get("setting"); key != "" && !e.flagsAlone[value] {
 		text += " ($" + environmentPrefixes[0] + settingName(key) + ")"
 	}
 	return text
@@ -66,8 +69,12 @@ func describeFlag(value *kong.Value) string {
 // when bench runs.
 func (e *environment) learn(app *kong.Application) {
 	for _, leaf := range app.Leaves(false) {
+		alone := leaf.Tag.Get("flagsalone")
 		for _, flag := range leaf.Flags {
 			if key := flag.Tag.Get("setting"); key != "" {
+				if alone != "" && strings.HasPrefix(key, alone) {
+					e.flagsAlone[flag.Value] = true
+				}
 				for _, prefix := range environmentPrefixes {
 					e.known[prefix+settingName(key)] = true
 				}
@@ -83,7 +90,7 @@ func (e *environment) Validate(*kong.Application) error { return nil }
 // here, so that the message names the variable and not the flag.
 func (e *environment) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	key := flag.Tag.Get("setting")
-	if key == "" {
+	if key == "" || e.flagsAlone[flag.Value] {
 		return nil, nil
 	}
 	var found any

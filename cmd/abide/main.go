@@ -23,8 +23,10 @@ const (
 // commands is the whole command line. The order is that of the help.
 type commands struct {
 	Serve    serveCommand    `cmd:"" help:"Run the server. Data is kept in abide.db unless told otherwise."`
-	Dev      devCommand      `cmd:"" help:"Run a server for development on this machine: loopback only, data in .abide/, debug requests allowed."`
-	Check    checkCommand    `cmd:"" help:"Check the data file of a server that does not run, from end to end; on request, repair its indexes."`
+	Dev      devCommand      `cmd:"" flagsalone:"storage." help:"Run a server for development on this machine: loopback only, data in .abide/, debug requests allowed."`
+	Check    checkCommand    `cmd:"" help:"Check a store whose server does not run, from end to end; on request, repair its indexes."`
+	Copy     copyCommand     `cmd:"" help:"Move everything in a store into an empty one of any engine, and check that it arrived. Servers of neither may run."`
+	Migrate  migrateCommand  `cmd:"" help:"Make the tables of a store without serving it, or print the SQL that makes them."`
 	Bench    benchCommand    `cmd:"" help:"Measure a server and print one JSON object. It counts and times; it asserts nothing."`
 	Simulate simulateCommand `cmd:"" help:"Run whole servers, workers and faults in simulated time, many seeds, and check everything they answer."`
 	Verify   verifyCommand   `cmd:"" help:"Check a running server from outside, request by request, against the protocol."`
@@ -77,7 +79,7 @@ func run(args []string, in surroundings) int {
 		kong.Writers(in.stdout, in.stderr),
 		kong.Exit(func(int) { helped = true }),
 		kong.Resolvers(env),
-		kong.ValueFormatter(describeFlag),
+		kong.ValueFormatter(env.describeFlag),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Vars{"version": "abide " + buildVersion()},
 	)

@@ -47,7 +47,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, command := range []string{"", "serve", "dev", "check", "bench", "simulate", "version"} {
+	for _, command := range []string{"", "serve", "dev", "check", "copy", "migrate", "bench", "simulate", "version"} {
 		args := append(strings.Fields(command), "--help")
 		r := runWith(nil, args...)
 		if r.code != exitOK || r.stderr != "" {
@@ -84,7 +84,10 @@ func TestUsageErrors(t *testing.T) {
 		{"serve --server-url http://x/?a=b", "", "no query"},
 		{"serve --server-cors-allow-origin https://x/app", "", "scheme://host"},
 		{"serve --server-cors-allow-origin example.com", "", "scheme://host"},
-		{"serve --storage-type postgres", "", "this version has sqlite"},
+		{"serve --storage-type oracle", "", "use one of"},
+		{"serve --storage-mysql-pool-size 0", "", "from 1 to"},
+		{"serve --storage-mysql-url postgres://h/d", "", "must begin with mysql://"},
+		{"serve", "RESONATE_STORAGE__POSTGRES__URL=mysql://h/d", "must begin with postgres://"},
 		{"serve --storage-sqlite-path :memory:", "", "--ephemeral"},
 		{"serve --storage-sqlite-path file:x?mode=memory", "", "path of a file"},
 		{"serve --level loud", "", "debug, info, warn, error or off"},
@@ -99,8 +102,13 @@ func TestUsageErrors(t *testing.T) {
 		{"serve --transports-http-poll-buffer-size 0", "", "from 1 to"},
 		{"dev --ephemeral --storage-sqlite-path x.db", "", "can't be used together"},
 		{"dev --server-port 65536", "", "from 0 to 65535"},
-		{"check", "", "<file>"},
+		{"check", "", "<store>"},
 		{"check a b", "", "b"},
+		{"check redis://h", "", "redis:// is no store"},
+		{"copy a", "", "<to>"},
+		{"copy a redis://h", "", "TO: redis:// is no store"},
+		{"copy :memory: b", "", "FROM:"},
+		{"migrate --storage-sqlite-path :memory:", "", "path of a file"},
 		{"check a --mend", "", "--mend"},
 		{"bench", "", "<mode>"},
 		{"simulate --seeds 0", "", "--seeds"},

@@ -7,7 +7,7 @@ import (
 // serveCommand runs a server for production.
 type serveCommand struct {
 	ServerBind        string `setting:"server.bind" default:"0.0.0.0" placeholder:"ADDRESS" help:"Address to listen on."`
-	StorageSQLitePath string `setting:"storage.sqlite.path" name:"storage-sqlite-path" default:"abide.db" placeholder:"FILE" help:"The data file."`
+	StorageSQLitePath string `setting:"storage.sqlite.path" name:"storage-sqlite-path" default:"abide.db" placeholder:"FILE" help:"The data file of the engine sqlite."`
 
 	serverSettings
 }
@@ -27,6 +27,10 @@ func (c *serveCommand) Validate() error {
 func (c *serveCommand) Run(in surroundings, env *environment) error {
 	logger := newLogger(in.stderr, c.Level)
 	env.warn(logger)
+	store, err := c.address(c.StorageSQLitePath)
+	if err != nil {
+		return err
+	}
 	listener, err := listen(c.ServerBind, c.ServerPort)
 	if err != nil {
 		return err
@@ -34,7 +38,7 @@ func (c *serveCommand) Run(in surroundings, env *environment) error {
 	return runServer(in, logger, serverOptions{
 		settings:  c.serverSettings,
 		listeners: []net.Listener{listener},
-		dataFile:  c.StorageSQLitePath,
+		store:     store,
 		debug:     c.Debug,
 	})
 }

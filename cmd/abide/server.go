@@ -15,7 +15,7 @@ import (
 type serverOptions struct {
 	settings  serverSettings
 	listeners []net.Listener // open; runServer closes them
-	dataFile  string
+	store     storeAddress
 	debug     bool
 	hosts     []string // the only names that the server answers to; empty: any
 }
@@ -45,7 +45,7 @@ func runServer(in surroundings, logger *slog.Logger, o serverOptions) error {
 	}
 	ended := make(chan error, len(o.listeners))
 	for _, l := range o.listeners {
-		logger.Info(bench.ListeningMessage, bench.ListeningAddress, l.Addr().String(), "version", buildVersion(), "data", o.dataFile)
+		logger.Info(bench.ListeningMessage, bench.ListeningAddress, l.Addr().String(), "version", buildVersion(), "data", o.store.String())
 		go func() { ended <- s.http.Serve(l) }()
 	}
 	var failure error

@@ -58,10 +58,16 @@ type running struct {
 // start runs the program until it listens.
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
+	return startIn(t, nil, args...)
+}
+
+// startIn is start with an environment.
+func startIn(t *testing.T, environ []string, args ...string) *running {
+	t.Helper()
 	r := &running{signals: make(chan os.Signal, 2), aborted: make(chan struct{}, 1), code: make(chan int, 1)}
 	go func() {
 		r.code <- run(args, surroundings{
-			stdout: &r.stdout, stderr: &r.stderr, signals: r.signals, abort: func() { r.aborted <- struct{}{} },
+			environ: environ, stdout: &r.stdout, stderr: &r.stderr, signals: r.signals, abort: func() { r.aborted <- struct{}{} },
 		})
 	}()
 	t.Cleanup(func() {

@@ -11,9 +11,6 @@ import (
 	"abide/internal/journal"
 )
 
-// storageTypes are the engines that this binary contains.
-var storageTypes = []string{"sqlite"}
-
 // serverSettings are the settings that serve and dev share. Names, defaults and meanings are those of the
 // reference server unless the help says otherwise. The `setting` tag is the setting's key, from which the
 // name of its environment variable is made.
@@ -27,7 +24,7 @@ type serverSettings struct {
 	ServerShutdownTimeout milliseconds `setting:"server.shutdown_timeout" default:"10s" placeholder:"DURATION" help:"How long a stop waits for what is in flight before it gives up on it."`
 	ServerCORSAllowOrigin []string     `setting:"server.cors.allow_origins" name:"server-cors-allow-origin" placeholder:"ORIGIN" sep:"," help:"Origin whose web pages may call the server, such as https://app.example, or *; repeatable."`
 
-	StorageType string `setting:"storage.type" default:"sqlite" placeholder:"ENGINE" help:"Storage engine; this version has sqlite."`
+	storageSettings
 
 	TasksRetryTimeout milliseconds `setting:"tasks.retry_timeout" default:"30s" placeholder:"DURATION" help:"How long after its delivery an unclaimed task is sent again."`
 	TasksLeaseTimeout milliseconds `setting:"tasks.lease_timeout" default:"15s" placeholder:"DURATION" help:"Lease of tasks that the server itself runs; accepted, used only by a transport that is not there yet."`
@@ -83,13 +80,13 @@ func (s *serverSettings) Validate() error {
 			return fmt.Errorf("--%s is 0: it must be at least 1 ms", span.flag)
 		}
 	}
+	if err := s.storageSettings.Validate(); err != nil {
+		return err
+	}
 	return s.validateNames()
 }
 
 func (s *serverSettings) validateNames() error {
-	if s.StorageType != storageTypes[0] {
-		return fmt.Errorf("--storage-type is %q: this version has %s", s.StorageType, strings.Join(storageTypes, ", "))
-	}
 	if s.ServerURL != "" {
 		if err := checkBaseURL(s.ServerURL); err != nil {
 			return fmt.Errorf("--server-url: %w", err)

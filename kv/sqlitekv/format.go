@@ -3,6 +3,7 @@ package sqlitekv
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"abide/kv"
 )
@@ -50,6 +51,12 @@ const schema = `
 		k BLOB PRIMARY KEY NOT NULL,
 		v BLOB NOT NULL
 	) STRICT, WITHOUT ROWID;`
+
+// Schema is the SQL that makes an empty file into a store. Open does it by itself.
+func Schema() string {
+	return fmt.Sprintf("PRAGMA page_size = %d;\nPRAGMA journal_mode = WAL;", pageBytes) +
+		strings.ReplaceAll(fmt.Sprintf(schema, applicationID, formatVersion, formatMinReader, firstIncarnation), "\n\t", "\n") + "\n"
+}
 
 // prepareFile makes an empty file into a store, and checks that any other file is one that this program can
 // open. c is the writer's connection.
