@@ -47,8 +47,7 @@ func (row *Row) parseTree(e *elements) {
 	row.Workspace = e.workspace()
 	tree := e.text()
 	kind := e.number()
-	rest := e.text()
-	row.ID = tree + rest
+	row.ID = e.join(tree, e.text())
 	switch kind {
 	case treeObject, treeDrain:
 	case treeBranch, treeOrigin:
@@ -139,7 +138,11 @@ func (e *elements) bytes() string { return string(take(e, e.NextBytes)) }
 // id reads (tree(id), rest).
 func (e *elements) id() string {
 	tree := e.text()
-	return tree + e.text()
+	return e.join(tree, e.text())
+}
+
+func (e *elements) join(tree, rest string) string {
+	return take(e, func() (string, error) { return join(tree, rest) })
 }
 
 // workspace reads the tenant and the workspace.

@@ -7,8 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"abide/internal/machine"
 	"abide/kv"
+	"abide/kv/tuple"
+	"abide/protocol"
 )
 
 // refused checks that an error says that bytes are damaged, and of what kind, and not what they hold.
@@ -45,6 +49,44 @@ func TestDamagedRecordsDoNotDecode(t *testing.T) {
 		if _, err := r.decode(b); !strings.Contains(err.Error(), "version 2") {
 			t.Errorf("%s of another version: %v", r.name, err)
 		}
+	}
+}
+
+// A payload is in its record or elsewhere, and where it is elsewhere it is no larger than a request: whoever reads it makes
+// room for as much as the record says.
+func TestImpossiblePayloads(t *testing.T) {
+	inline, size := putBytes(nil, payInline, "x"), func(n int64) []byte { return putInt(nil, paySize, n) }
+	ref := putBytes(nil, payRef, "token")
+	for name, payload := range map[string][]byte{
+		"inline with a size": slices.Concat(inline, size(9)), "a reference without a size": ref, "both": slices.Concat(inline, ref, size(9)),
+		"a size alone": size(9), "more than a request holds": slices.Concat(ref, size(protocol.MaxBodyBytes+1)), "more than there is memory": slices.Concat(ref, size(1<<62)),
+	} {
+		for _, field := range []protowire.Number{objParam, objValue} {
+			_, err := Object("id", seal(putBytes([]byte{recordVersion}, field, payload), 0))
+			refused(t, name, "object", err)
+		}
+		_, err := Schedule("id", seal(putBytes([]byte{recordVersion}, schParam, payload), 0))
+		refused(t, name, "schedule", err)
+	}
+}
+
+// An id has one key of each kind: where it is cut elsewhere than at its tree, it is nobody's.
+func TestMiscutIDs(t *testing.T) {
+	for _, cut := range [][2]string{{"a.b", ""}, {"a", "b"}, {"", "b"}, {"a:", "b"}} {
+		end := tuple.AppendString(tuple.AppendString(nil, cut[0]), cut[1])
+		for kind := range treeKinds {
+			key := tuple.AppendString(keys.tree(cut[0], kind), cut[1])
+			if _, err := ParseRow(key, nil); !errors.Is(err, kv.ErrCorrupt) {
+				t.Errorf("%q of kind %d: %v", cut, kind, err)
+			}
+			if _, ok := keys.ParseDrain(key); ok {
+				t.Errorf("%q is drained", cut)
+			}
+		}
+		_, _, err := keys.ParseObject(tuple.AppendString(keys.tree(cut[0], treeObject), cut[1]))
+		refused(t, "an object", "object", err)
+		_, err = ParseID(keys.OpenTasks(), append(keys.OpenTasks().Start, end...))
+		refused(t, "an open task", "open task", err)
 	}
 }
 
@@ -124,57 +166,4 @@ func TestKeysRoundTrip(t *testing.T) {
 			t.Errorf("%+v, %v", timer, err)
 		}
 	}
-}
-
-// FuzzDecode: no bytes make a decoder panic, and what decodes encodes to the same bytes.
-func FuzzDecode(f *testing.F) {
-	for _, r := range goldenRecords() {
-		f.Add(r.bytes)
-		f.Add(r.bytes[:len(r.bytes)/2])
-	}
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, b []byte) {
-		// Most bytes fail the checksum; what is behind it must stand alone too.
-		for _, b := range [][]byte{b, seal(append([]byte{recordVersion}, b...), 0)} {
-			if o, err := Object("id", b); err == nil {
-				if again, err := Object("id", AppendObject(nil, o)); err != nil || again.State != o.State || len(again.Tags) != len(o.Tags) {
-					t.Errorf("%x decodes to %+v, which encodes to what does not: %v", b, o, err)
-				}
-			}
-			if s, err := Schedule("id", b); err == nil {
-				if _, err := Schedule("id", AppendSchedule(nil, s)); err != nil {
-					t.Errorf("%x decodes to %+v, which encodes to what does not: %v", b, s, err)
-				}
-			}
-			_, _ = Instant("server", b)
-			_, _ = Chunk(b)
-			_, _ = ParseFormat(b)
-			_, _ = ParseQuarantined(b)
-			_, _ = ParseMember(b)
-			_, _ = ParseRoster(b)
-			_, _ = ParseConnection(b)
-			_ = CheckMarker("waiter", b)
-		}
-	})
-}
-
-// FuzzKeys: no bytes make a parser of keys panic.
-func FuzzKeys(f *testing.F) {
-	for _, k := range goldenKeys() {
-		f.Add(k.bytes, []byte("value"))
-		f.Add(k.bytes[:len(k.bytes)/2], []byte{})
-	}
-	f.Fuzz(func(t *testing.T, key, value []byte) {
-		_, _ = ParseRow(key, value)
-		_ = Kind(key)
-		_, _ = Placement(key)
-		_, _ = Classify(key)
-		_, _ = ParseTimer(key)
-		_, _ = ParseWorkspace(key)
-		_, _ = ParseUnblockEntry(key, value)
-		_, _, _ = keys.ParseObject(key)
-		_, _ = keys.ParseDrain(key)
-		_, _, _ = keys.ParseUnblock(key)
-		_, _ = keys.ParseAnyWaiter(key)
-	})
 }

@@ -135,12 +135,13 @@ func Entry(b []byte) (e journal.Entry, err error) {
 		}
 		return err
 	})
-	if e.To.Promise != "" {
+	switch {
+	case err != nil:
+	case e.To.Promise != "":
 		e.To.Version, e.From.Version = version, version-raised
-	} else {
+		err = checkEntry(&e)
+	default:
 		e.From.Version = version
-	}
-	if err == nil {
 		err = checkEntry(&e)
 	}
 	if err != nil {
@@ -156,6 +157,26 @@ func checkEntry(e *journal.Entry) error {
 		return fmt.Errorf("an id of %d bytes", len(e.ID))
 	case e.From == e.To && e.To != journal.State{}:
 		return errors.New("nothing changes")
+	}
+	for _, s := range []journal.State{e.From, e.To} {
+		if err := checkState(e.What, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkState finds what no state of an object or a schedule can look like.
+func checkState(what journal.What, s journal.State) error {
+	ofSchedule := journal.State{Schedule: s.Schedule, NextRunAt: s.NextRunAt, LastRunAt: s.LastRunAt, HasRun: s.HasRun}
+	ofObject := journal.State{Promise: s.Promise, Task: s.Task, Version: s.Version}
+	switch {
+	case what == journal.Schedule && s != ofSchedule, what == journal.Object && s != ofObject:
+		return errors.New("a state of a promise and of a schedule at once")
+	case s.Promise == "" && s.Schedule == "" && s != journal.State{}:
+		return errors.New("a state of nothing")
+	case s.Version < 0:
+		return fmt.Errorf("version %d", s.Version)
 	}
 	return nil
 }

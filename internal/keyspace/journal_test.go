@@ -45,6 +45,10 @@ func TestImpossibleEntries(t *testing.T) {
 		"no id": {To: pending}, "no change": {ID: "p", From: pending, To: pending},
 		"a state of the future": {ID: "p", To: journal.State{Promise: "undecided"}},
 		"another subject":       {ID: "p", What: 7, To: pending},
+		"a task of nothing":     {ID: "p", From: journal.State{Task: protocol.TaskPending}, To: pending},
+		"a version of nothing":  {ID: "p", From: journal.State{Version: 3}, To: journal.State{Promise: protocol.Pending, Version: 4}},
+		"a version below 0":     {ID: "p", From: journal.State{Promise: protocol.Pending, Version: -1}, To: pending},
+		"a run of nothing":      {ID: "s", What: journal.Schedule, From: journal.State{NextRunAt: 5}, To: journal.State{Schedule: journal.ScheduleArmed}},
 	} {
 		var fault *kv.Error
 		if _, err := Entry(AppendEntry(nil, &e)); name != "a state of the future" && (!errors.Is(err, kv.ErrCorrupt) || !errors.As(err, &fault) || fault.KeyKind != "journal") {

@@ -38,10 +38,22 @@ func (k Keys) ParseObject(key []byte) (id string, ok bool, err error) {
 		return tree, false, nil
 	}
 	rest, err := lastString(&r)
+	if err == nil {
+		id, err = join(tree, rest)
+	}
 	if err != nil {
 		return "", false, corrupt("object", err)
 	}
-	return tree + rest, true, nil
+	return id, true, nil
+}
+
+// join undoes split. An id has one key of each kind: one that is cut elsewhere is damage, and taking it for the id's
+// own would make a second record of it.
+func join(tree, rest string) (id string, err error) {
+	if id = tree + rest; len(Tree(id)) != len(tree) {
+		return "", fmt.Errorf("%w: the id is not cut at the end of its tree", tuple.ErrMalformed)
+	}
+	return id, nil
 }
 
 func lastString(r *tuple.Reader) (string, error) {
@@ -63,7 +75,11 @@ func ParseID(r kv.Range, key []byte) (string, error) {
 	if err != nil {
 		return "", corrupt(Kind(key), err)
 	}
-	return tree + rest, nil
+	id, err := join(tree, rest)
+	if err != nil {
+		return "", corrupt(Kind(key), err)
+	}
+	return id, nil
 }
 
 // ParseWaiter returns the waiter of a key in Waiters(awaited).
@@ -218,7 +234,10 @@ func (k Keys) parseTree(key []byte) (kind int64, id string, r tuple.Reader, err 
 		return 0, "", r, err
 	}
 	rest, err := r.NextString()
-	return kind, tree + rest, r, err
+	if err == nil {
+		id, err = join(tree, rest)
+	}
+	return kind, id, r, err
 }
 
 // ParseDrain returns the id of a drain obligation's key; ok is false for any other key.

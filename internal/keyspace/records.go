@@ -266,7 +266,7 @@ func getPayload(b []byte) (p machine.Payload, err error) {
 	err = fields(b, func(f protowire.Number, n int64, bytes []byte) error {
 		switch f {
 		case payInline:
-			p.Inline, p.Size = bytes, int64(len(bytes))
+			p.Inline = bytes
 		case payRef:
 			p.Ref = string(bytes)
 		case paySize:
@@ -274,6 +274,15 @@ func getPayload(b []byte) (p machine.Payload, err error) {
 		}
 		return nil
 	})
+	switch {
+	case err != nil:
+	case p.Ref == "" && p.Size != 0, p.Ref != "" && (p.Size == 0 || len(p.Inline) > 0):
+		err = errors.New("a payload is either in its record, or elsewhere with its size")
+	case p.Size > protocol.MaxBodyBytes: // whoever reads it makes room for it
+		err = fmt.Errorf("a payload of %d bytes, the limit is %d (MaxBodyBytes)", p.Size, protocol.MaxBodyBytes)
+	case p.Ref == "":
+		p.Size = int64(len(p.Inline))
+	}
 	return p, err
 }
 
