@@ -61,7 +61,7 @@ var forbidden = []edge{
 var thirdParty = map[string][]string{
 	"github.com/HdrHistogram/hdrhistogram-go":       {"internal/bench", "kv/kvbench"},
 	"github.com/alecthomas/kong":                    {"cmd/abide"},
-	"github.com/go-json-experiment/json":            {"protocol", "internal/api"},
+	"github.com/go-json-experiment/json":            {"protocol", "internal/api", "internal/cli"},
 	"github.com/ncruces/go-sqlite3":                 {"kv/sqlitekv"},
 	"github.com/netresearch/go-cron":                {"internal/cron"},
 	"github.com/tidwall/btree":                      {"kv/batch", "kv/memkv"},
