@@ -69,6 +69,13 @@ type Stats struct {
 	// Of remote engines: round trips of the writer before its commits, and how often a closure ran again because
 	// it had missed a read.
 	Trips, Reruns uint64
+
+	// CommitTimes counts commits by how long the engine took to apply and commit them, in the classes of
+	// CommitBounds; CommitTime is all of it together. Both stay 0 without Options.Now.
+	CommitTimes [CommitClasses]uint64
+	CommitTime  time.Duration
+	// Closures that were answered with ErrConflict, ErrUnavailable, ErrCommitUnknown and ErrCorrupt.
+	Conflicts, Unavailable, Unknown, Corrupt uint64
 }
 
 // BatchSizes is how many classes of size Stats tell apart.
@@ -94,6 +101,7 @@ type Store struct {
 
 	commits, closures, refused, trips, reruns atomic.Uint64
 	batches                                   [BatchSizes]atomic.Uint64
+	outcomes                                  outcomes
 }
 
 var _ kv.Store = (*Store)(nil)
@@ -135,6 +143,7 @@ func (s *Store) Stats() Stats {
 	for i := range s.batches {
 		stats.Batches[i] = s.batches[i].Load()
 	}
+	s.outcomes.read(&stats)
 	return stats
 }
 
@@ -242,9 +251,19 @@ func (s *Store) batch() {
 
 // end commits the batch and tells the subscribers. It does not yet answer.
 func (s *Store) end() {
+	var began time.Time
+	if s.opt.Now != nil && s.run.wrote > 0 {
+		began = s.opt.Now()
+	}
 	signals, committed := s.run.finish()
 	if committed {
 		s.commits.Add(1)
+		if s.opt.Now != nil {
+			s.outcomes.committed(s.opt.Now().Sub(began))
+		}
+	}
+	for i := range s.run.closures {
+		s.outcomes.answered(s.run.closures[i].job.err)
 	}
 	if n := len(s.run.closures); n > 0 {
 		s.closures.Add(uint64(n))
