@@ -7,11 +7,13 @@ import (
 
 // Where several servers share a store, each worker is connected to one of them, and each message is one server's to
 // deliver: of those with a connection that may take it, the one with the highest rendezvous hash of its id. Others may
-// after a second. Both only save messages that nobody needs: a message that comes twice is claimed once. (docs/servers.md)
+// when it is still queued a second after its owner would have reported it as delivered. Both only save messages that
+// nobody needs: a message that comes twice is claimed once. (docs/servers.md)
 
 const (
-	// yieldMs is how long a message is left to the server that it belongs to before others deliver it.
-	yieldMs = 1000
+	// graceMs is how long after its owner would have reported a message as delivered others take it over. One that was
+	// delivered and not claimed is queued until then.
+	graceMs = 1000
 	// sharedPollMs is the longest time between two scans, and two looks at the other servers.
 	sharedPollMs = 250
 	// MaxSeats is how many connections one call to Roster.Record is about.
@@ -55,7 +57,8 @@ type Roster interface {
 
 // roster is what a Core knows of the other servers.
 type roster struct {
-	calls Roster // nil: this is the only server
+	calls   Roster // nil: this is the only server
+	yieldMs int64  // for how long a message is left to the server that it belongs to
 
 	standing Standing // but for its seats
 	groups   map[groupKey]*rivals
@@ -84,7 +87,7 @@ type rivals struct {
 // Share makes the core one of several on the outbox's store. Call it before anything else.
 func (c *Core) Share(r Roster) {
 	c.limits.PollMs = min(c.limits.PollMs, sharedPollMs)
-	c.roster = roster{calls: r, groups: map[groupKey]*rivals{}, whole: map[string][]string{}}
+	c.roster = roster{calls: r, yieldMs: c.limits.WindowMs + c.limits.GatherMs + graceMs, groups: map[groupKey]*rivals{}, whole: map[string][]string{}}
 	for k := range kinds {
 		c.roster.foreign[k].seen = map[flightKey]firstSight{}
 	}

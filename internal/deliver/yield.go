@@ -78,7 +78,7 @@ func (c *Core) yields(nowMs int64, f *flight, hinted bool) bool {
 	if c.mine(f, hinted) {
 		return false
 	}
-	if c.roster.foreign[f.kind].waited(nowMs, f) {
+	if c.roster.foreign[f.kind].waited(nowMs, c.roster.yieldMs, f) {
 		return false
 	}
 	c.stats.Yielded++
@@ -104,12 +104,12 @@ type foreign struct {
 	order []flightKey // as they were first seen
 }
 
-// waited reports whether f was first seen yieldMs ago or more, and remembers it if this is the first time.
-func (o *foreign) waited(nowMs int64, f *flight) bool {
+// waited reports whether f was first seen forMs ago or more, and remembers it if this is the first time.
+func (o *foreign) waited(nowMs, forMs int64, f *flight) bool {
 	o.expire(nowMs)
 	key := f.key()
 	if s, ok := o.seen[key]; ok && s.version == f.version {
-		return nowMs-s.atMs >= yieldMs
+		return nowMs-s.atMs >= forMs
 	} else if !ok && len(o.seen) >= maxForeign {
 		return false
 	} else if !ok {

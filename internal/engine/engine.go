@@ -172,8 +172,8 @@ func (e *Engine) openFormat(ctx context.Context) error {
 		return fmt.Errorf("cannot read the store's format record: %w", err)
 	}
 	if found.Derivation != keyspace.DerivationVersion {
-		return fmt.Errorf("the store's index entries are of version %d, this server writes version %d: use the release that wrote the store",
-			found.Derivation, keyspace.DerivationVersion)
+		return fmt.Errorf("the store's index entries are of version %d, this server writes version %d: use the release that wrote the store%s",
+			found.Derivation, keyspace.DerivationVersion, e.whoRuns(ctx))
 	}
 	if found.Shards < 1 {
 		return fmt.Errorf("the store's format record is damaged: %d shards", found.Shards)

@@ -329,3 +329,18 @@ func (e *Engine) readiness() error {
 	}
 	return nil
 }
+
+// whoRuns names the servers that have a row, for an error that says that this one cannot be among them; empty for none.
+func (e *Engine) whoRuns(ctx context.Context) (names string) {
+	_ = e.store.View(ctx, func(s kv.Snapshot) error {
+		names = ""
+		rows, err := s.Scan(keyspace.Members(), MaxServers)
+		for _, row := range rows {
+			if m, err := keyspace.ParseMember(row.Value); err == nil {
+				names += fmt.Sprintf("; %s on %s is registered there, version %s, which writes version %d", m.URL, m.Host, m.Version, m.Derivation)
+			}
+		}
+		return err
+	})
+	return names
+}
