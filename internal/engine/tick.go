@@ -27,25 +27,32 @@ type Step struct {
 
 // counters count what an operator wants to see; all of them only grow.
 type counters struct {
-	quarantined atomic.Int64 // rows set aside
-	steps       atomic.Int64 // internal steps done
-	failures    atomic.Int64 // internal steps that failed and will be tried again
-	expired     atomic.Int64 // unblock messages given up
-	swept       atomic.Int64 // expired promises that nobody had armed
-	compacted   atomic.Int64 // journal entries removed
+	quarantined atomic.Int64                             // rows set aside
+	steps       [keyspace.TimerSchedule + 1]atomic.Int64 // internal steps done, by the kind of their timer
+	failures    atomic.Int64                             // internal steps that failed and will be tried again
+	expired     atomic.Int64                             // unblock messages given up
+	swept       atomic.Int64                             // expired promises that nobody had armed
+	compacted   atomic.Int64                             // journal entries removed
 }
 
 // Counts is a reading of the engine's counters since the process started.
 type Counts struct {
 	Quarantined, Steps, Failures, ExpiredUnblocks, Swept, Compacted int64
+	// StepsOf are the Steps by the kind of their timer. A stale one counts.
+	StepsOf [keyspace.TimerSchedule + 1]int64
 }
 
 // Counts reads the counters.
 func (e *Engine) Counts() Counts {
-	return Counts{
-		Quarantined: e.counts.quarantined.Load(), Steps: e.counts.steps.Load(), Failures: e.counts.failures.Load(),
+	c := Counts{
+		Quarantined: e.counts.quarantined.Load(), Failures: e.counts.failures.Load(),
 		ExpiredUnblocks: e.counts.expired.Load(), Swept: e.counts.swept.Load(), Compacted: e.counts.compacted.Load(),
 	}
+	for kind := range c.StepsOf {
+		c.StepsOf[kind] = e.counts.steps[kind].Load()
+		c.Steps += c.StepsOf[kind]
+	}
+	return c
 }
 
 // Now is the instant that the timer loop judges by.
@@ -134,7 +141,7 @@ func (e *Engine) fire(ctx context.Context, s Step, at instant) (more bool, err e
 		if err != nil {
 			return false, err
 		}
-		e.counts.steps.Add(1)
+		e.counts.steps[s.Kind].Add(1)
 		// The real-time loop comes back for what is left; debug.tick does the whole of it in one pass.
 		if !more || at.debug == nil {
 			return more, nil
