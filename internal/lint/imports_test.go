@@ -52,6 +52,7 @@ var forbidden = []edge{
 	{[]string{"internal/engine"}, []string{"abide/internal/api", "net/http"}, "the engine does not know who asks"},
 	{[]string{"internal/workload"}, []string{"abide/kv/...", "abide/internal/..."}, "the oracle shares no rule with what it judges: write it again from docs/machine.md"},
 	{[]string{"internal/conform"}, []string{"abide/kv/...", "abide/internal/...", "abide/client"}, "conform sees a server from outside, as anybody does"},
+	{[]string{"internal/auth"}, []string{"abide/kv/...", "abide/client", "abide/internal/..."}, "who may do what is decided from the token and the request, before any state is looked at"},
 	{[]string{"internal/bench"}, []string{"abide/kv/...", "abide/internal/..."}, "the load runner measures any server from outside"},
 	{[]string{"protocol", "client", "kv/...", "internal/..."}, []string{"abide/cmd/..."}, "cmd is the top"},
 }
@@ -61,9 +62,11 @@ var forbidden = []edge{
 var thirdParty = map[string][]string{
 	"github.com/HdrHistogram/hdrhistogram-go":       {"internal/bench", "kv/kvbench"},
 	"github.com/alecthomas/kong":                    {"cmd/abide"},
-	"github.com/go-json-experiment/json":            {"protocol", "internal/api", "internal/cli"},
+	"github.com/go-json-experiment/json":            {"protocol", "internal/api", "internal/auth", "internal/cli"},
+	"github.com/golang-jwt/jwt/v5":                  {"internal/auth"},
 	"github.com/ncruces/go-sqlite3":                 {"kv/sqlitekv"},
 	"github.com/netresearch/go-cron":                {"internal/cron"},
+	"github.com/pelletier/go-toml/v2":               {"internal/config"},
 	"github.com/tidwall/btree":                      {"kv/batch", "kv/memkv"},
 	"golang.org/x/sys":                              {"kv/sqlitekv"},
 	"google.golang.org/protobuf/encoding/protowire": {"internal/keyspace"},
