@@ -42,8 +42,15 @@ race: ## Run the tests of what is concurrent under the race detector (needs a C 
 # test asks for ABIDE_LONG to know that it may.
 LONG_PACKAGES ?= ./kv/... ./internal/...
 .PHONY: long
-long: signal-free ## Run the long variants of the tests, and everything without signals
+long: signal-free mutants ## Run the long variants of the tests, all mutants, and everything without signals
 	ABIDE_LONG=1 $(GO) test -timeout 3h $(LONG_PACKAGES)
+
+# Each fault in internal/mutant/mutants is planted and must be found, in about ten seconds. MUTANTS may also be names
+# with commas between them, or "rotate": five, which change every hour ("rotate -turn N" for those of a report).
+MUTANTS ?= all
+.PHONY: mutants
+mutants: ## Plant faults and check that a test finds each (MUTANTS=... for some of them)
+	$(GO) test ./internal/mutant -run '^TestMutants$$' -v -timeout 3h -mutants $(MUTANTS)
 
 # The suites above the contract, and the server under a real SDK, with a store that never signals. Left out are the
 # tests that are about being woken early.
