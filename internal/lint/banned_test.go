@@ -19,6 +19,7 @@ import (
 var shells = map[string]string{
 	"cmd/":                       "the process itself",
 	"internal/bench/":            "times real servers",
+	"internal/testenv/":          "starts servers for tests",
 	"kv/kvbench/":                "times stores",
 	"internal/testserver/":       "runs real servers in tests",
 	"internal/engine/loop.go":    "sleeps until what is due",
@@ -40,7 +41,7 @@ var bannedCalls = []struct {
 	{"log", "", nil, "use the slog.Logger that was handed in"},
 	{"slog", "Default", nil, "use the slog.Logger that was handed in"},
 	{"slog", "SetDefault", nil, "hand the logger down instead"},
-	{"os", "Getenv", []string{"cmd/"}, "cmd is the only reader of the environment; take an option"},
+	{"os", "Getenv", []string{"cmd/", "internal/testenv/"}, "cmd is the only reader of the environment; take an option"},
 	{"os", "LookupEnv", []string{"cmd/"}, "cmd is the only reader of the environment; take an option"},
 	{"os", "Environ", []string{"cmd/"}, "cmd is the only reader of the environment; take an option"},
 	{"os", "Exit", []string{"cmd/"}, "return an error; cmd decides how the process ends"},

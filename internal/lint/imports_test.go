@@ -64,6 +64,7 @@ var thirdParty = map[string][]string{
 	"github.com/alecthomas/kong":                    {"cmd/abide"},
 	"github.com/go-json-experiment/json":            {"protocol", "internal/api", "internal/auth", "internal/cli"},
 	"github.com/golang-jwt/jwt/v5":                  {"internal/auth"},
+	"github.com/jackc/pgx/v5":                       {"kv/pgkv"},
 	"github.com/ncruces/go-sqlite3":                 {"kv/sqlitekv"},
 	"github.com/netresearch/go-cron":                {"internal/cron"},
 	"github.com/pelletier/go-toml/v2":               {"internal/config"},

@@ -41,10 +41,10 @@ type Remote interface {
 	Close() error
 }
 
-// RemoteSnapshot is a read-only state of a remote engine. It may be taken as late as its first call.
+// RemoteSnapshot is a read-only state of a remote engine. It is taken with the first fetch, which asks for nothing.
 type RemoteSnapshot interface {
 	// Fetch answers f from the snapshot and returns the sequence number of the last commit in it, in one round
-	// trip. f may be empty.
+	// trip.
 	Fetch(f *Fetch) (sequence uint64, err error)
 	// Release ends the snapshot. It is called exactly once.
 	Release()

@@ -341,7 +341,7 @@ func TestASnapshotFetchesTogether(t *testing.T) {
 		return err
 	})
 	calls := r.record.take()
-	if err != nil || len(calls) != 3 || calls[0] != "snapshot a c" || calls[1] != "snapshot b-c/2" {
+	if err != nil || len(calls) != 5 || calls[0] != "snapshot" || calls[1] != "snapshot a c" || calls[2] != "snapshot b-c/2" {
 		t.Errorf("trips %q, %v", calls, err)
 	}
 }

@@ -13,12 +13,10 @@ type remoteView struct {
 	reads
 	snapshot *snapshot
 	engine   RemoteSnapshot
-	begun    bool
 	err      error // of a fetch; the snapshot is over
-	bind     func(sequence uint64) kv.Position
 }
 
-// viewRemote runs fn on a snapshot that is taken with its first read.
+// viewRemote runs fn on a snapshot. It is taken before fn begins, which may commit something else before it reads.
 func (s *Store) viewRemote(ctx context.Context, fn func(kv.Snapshot) error) error {
 	engine, err := s.remote.Snapshot(ctx)
 	if err != nil {
@@ -28,36 +26,29 @@ func (s *Store) viewRemote(ctx context.Context, fn func(kv.Snapshot) error) erro
 		return s.opt.driverFault(err, "view", nil)
 	}
 	defer engine.Release()
-	snap := &snapshot{budget: newBudget(&s.opt), ctx: ctx}
-	v := &remoteView{snapshot: snap, engine: engine, bind: s.position}
+	sequence, err := engine.Fetch(&Fetch{})
+	if err != nil {
+		if errors.Is(err, ctx.Err()) {
+			return err
+		}
+		return s.opt.driverFault(err, "view", nil)
+	}
+	snap := &snapshot{budget: newBudget(&s.opt), ctx: ctx, bound: s.position(sequence)}
+	v := &remoteView{snapshot: snap, engine: engine}
 	v.reads = reads{cache: newOverlay(), fetch: v.fetch, direct: true}
 	snap.remote = v
 	defer func() { snap.done = true }()
-	if err := fn(snap); err != nil {
-		return err
-	}
-	// A bound that could not be read was none.
-	return v.err
-}
-
-// begin takes the snapshot if no read has done so.
-func (v *remoteView) begin() {
-	if !v.begun && !v.snapshot.done {
-		_ = v.fetch(&Fetch{}) // viewRemote returns the error
-	}
+	return fn(snap)
 }
 
 func (v *remoteView) fetch(f *Fetch) error {
 	if v.err != nil {
 		return v.err
 	}
-	sequence, err := v.engine.Fetch(f)
-	if err != nil {
+	if _, err := v.engine.Fetch(f); err != nil {
 		v.err = v.snapshot.opt.driverFault(err, "view", nil)
-		return v.err
 	}
-	v.begun, v.snapshot.bound = true, v.bind(sequence)
-	return nil
+	return v.err
 }
 
 // journal fetches what a page of a partition's journal needs: its floor, the entries and the bound.

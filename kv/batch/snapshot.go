@@ -55,12 +55,7 @@ func (s *Store) position(sequence uint64) kv.Position {
 	return kv.NewPosition(s.opt.Incarnation, sequence)
 }
 
-func (v *snapshot) Bound() kv.Position {
-	if v.remote != nil {
-		v.remote.begin()
-	}
-	return v.bound
-}
+func (v *snapshot) Bound() kv.Position { return v.bound }
 
 func (v *snapshot) Get(key []byte) ([]byte, error) {
 	if err := v.check("get"); err != nil {
