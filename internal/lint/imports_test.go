@@ -63,6 +63,7 @@ var thirdParty = map[string][]string{
 	"github.com/HdrHistogram/hdrhistogram-go":       {"internal/bench", "kv/kvbench"},
 	"github.com/alecthomas/kong":                    {"cmd/abide"},
 	"github.com/go-json-experiment/json":            {"protocol", "internal/api", "internal/auth", "internal/cli"},
+	"github.com/go-sql-driver/mysql":                {"kv/mysqlkv"},
 	"github.com/golang-jwt/jwt/v5":                  {"internal/auth"},
 	"github.com/jackc/pgx/v5":                       {"kv/pgkv"},
 	"github.com/ncruces/go-sqlite3":                 {"kv/sqlitekv"},
