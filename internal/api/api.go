@@ -74,6 +74,12 @@ type Options struct {
 	// MaxBufferedBytes bounds the bodies being received, all together; one that does not fit is answered
 	// 503. It must hold at least one body of protocol.MaxBodyBytes.
 	MaxBufferedBytes int64
+	// Observe, if not nil, is told of every request to the protocol as it is answered: its kind as the client named
+	// it, or "" or "unknown" if that could not be read, the status of the answer, and how long it took from the head of the
+	// request. It is called by many goroutines at once and must be quick. It needs Now.
+	Observe func(kind string, status int, took time.Duration)
+	// Now is the clock by which Observe's times are taken: time.Now.
+	Now func() time.Time
 }
 
 // Handler serves the whole surface. It is safe for concurrent use.
@@ -222,7 +228,9 @@ const (
 
 // serveProtocol serves POST /: reads the body, decodes, asks the engine, answers.
 func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspace string) {
+	began := h.begin()
 	if err := h.cors.check(r); err != nil {
+		h.observe(began, "", http.StatusForbidden)
 		plain(w, http.StatusForbidden, "Refused: this request comes from a web page of another origin; allow its origin with --server-cors-allow-origin")
 		return
 	}
@@ -233,6 +241,7 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 		if failure.status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", retryAfter)
 		}
+		h.observe(began, "", failure.status)
 		plain(w, failure.status, failure.message)
 		return
 	}
@@ -246,6 +255,7 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 	if reply.Status == protocol.StatusUnavailable {
 		w.Header().Set("Retry-After", retryAfter)
 	}
+	h.observe(began, env.Kind, reply.Status)
 	h.write(w, reply.Status, out.bytes)
 	out.put()
 }
