@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"abide/internal/auth"
 	"abide/protocol"
 )
 
@@ -48,8 +49,17 @@ type Engine interface {
 	Ready(ctx context.Context) error
 }
 
-// PollFunc serves the stream of one worker until it ends. Group and id are decoded, not empty, and UTF-8.
-type PollFunc func(w http.ResponseWriter, r *http.Request, workspace, group, id string)
+// PollFunc serves the stream of one worker until it ends.
+type PollFunc func(w http.ResponseWriter, r *http.Request, worker Worker)
+
+// Worker is who asks for a stream.
+type Worker struct {
+	Workspace string
+	// Group and ID are decoded, not empty, and UTF-8.
+	Group, ID string
+	// GroupOnly says that the worker may be sent the messages of its group and no others of the workspace.
+	GroupOnly bool
+}
 
 // Options of a Handler. A zero number stands for its default.
 type Options struct {
@@ -65,6 +75,8 @@ type Options struct {
 	Hosts []string
 	// Poll serves workers' streams; without it /poll is 404.
 	Poll PollFunc
+	// Auth asks for tokens; nil lets everybody do everything.
+	Auth *Auth
 	// Log gets panics and unreadiness (errors) and calls of removed endpoints (warnings). Nil: nowhere.
 	Log *slog.Logger
 	// RequestTimeout is what the engine has for one request.
@@ -90,6 +102,7 @@ type Handler struct {
 	bodies   budget
 	inFlight atomic.Int64
 	draining atomic.Bool
+	refusals tally
 
 	receiving receiving
 	decoding  chan struct{} // holds a token for each large body that is being decoded
@@ -211,12 +224,15 @@ func (h *Handler) servePoll(w http.ResponseWriter, r *http.Request, route route)
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
-			h.logPanic(fault, "poll", route.workspace)
+			h.logPanic(fault, pollKind, route.workspace)
 			// The stream may have begun: all that is left to say is the end of the connection.
 			panic(http.ErrAbortHandler)
 		}
 	}()
-	h.o.Poll(w, r, route.workspace, route.group, route.id)
+	worker := Worker{Workspace: route.workspace, Group: route.group, ID: route.id}
+	if h.admitWorker(w, r, &worker) {
+		h.o.Poll(w, r, worker)
+	}
 }
 
 const (
@@ -246,12 +262,13 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 		return
 	}
 	var env protocol.Envelope
-	req, reply := h.decode(in, &env)
+	req, claims, reply := h.decode(r, workspace, in, &env)
 	if req != nil {
-		reply = h.do(r, workspace, &env, req)
+		reply = h.trim(claims, h.do(r, workspace, &env, req))
 	}
 	out := takeBuffer()
 	out.bytes = protocol.AppendResponse(out.bytes, env.Kind, env.CorrID, reply)
+	challenge(w, reply.Status)
 	if reply.Status == protocol.StatusUnavailable {
 		w.Header().Set("Retry-After", retryAfter)
 	}
@@ -260,33 +277,52 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 	out.put()
 }
 
-// decode reads an envelope and its data, envelope first, then version, kind and data, and ends the use of the body. It
-// returns a request, or nil and a reply that refuses. Either way env says what to echo.
-func (h *Handler) decode(in *buffer, env *protocol.Envelope) (protocol.Request, protocol.Reply) {
+// decode reads an envelope and its data, and ends the use of the body. First failure wins: envelope, version, token,
+// kind, data, rights. It returns a request and the claims of its bearer, or nil and a reply that refuses. Either way
+// env says what to echo.
+func (h *Handler) decode(r *http.Request, workspace string, in *buffer, env *protocol.Envelope) (protocol.Request, *auth.Claims, protocol.Reply) {
 	defer h.dropBody(in)
-	if len(in.bytes) >= largeBody {
-		h.decoding <- struct{}{}
-		defer func() { <-h.decoding }()
-	}
+	done := h.decodingTurn(in)
 	var err error
-	if *env, err = protocol.DecodeEnvelope(in.bytes); err != nil {
-		return nil, protocol.Fail(protocol.StatusInvalid, err.Error())
+	*env, err = protocol.DecodeEnvelope(in.bytes)
+	done()
+	if err != nil {
+		return nil, nil, protocol.Fail(protocol.StatusInvalid, err.Error())
+	}
+	claims, refusal := h.admit(r, workspace, env)
+	if refusal != nil {
+		return nil, nil, refuse(refusal)
 	}
 	if !h.o.Debug {
 		env.DebugTime = nil
 		if strings.HasPrefix(env.Kind, "debug.") && protocol.Known(env.Kind) {
-			return nil, protocol.Fail(protocol.StatusForbidden, "Forbidden: debug.* needs a server that runs with --debug")
+			return nil, nil, protocol.Fail(protocol.StatusForbidden, "Forbidden: debug.* needs a server that runs with --debug")
 		}
 	}
+	done = h.decodingTurn(in)
 	req, err := protocol.DecodeRequest(env.Kind, env.Data)
+	done()
 	if err == nil {
 		err = protocol.CheckDebugTime(*env, req)
 	}
 	if err != nil {
-		return nil, protocol.Fail(protocol.StatusInvalid, err.Error())
+		return nil, nil, protocol.Fail(protocol.StatusInvalid, err.Error())
 	}
 	env.Data = nil // it lies in the body; the request has its own memory
-	return req, protocol.Reply{}
+	if refusal := h.judge(r, workspace, claims, req); refusal != nil {
+		return nil, nil, refuse(refusal)
+	}
+	return req, claims, protocol.Reply{}
+}
+
+// decodingTurn waits until the body may be decoded, which is at once unless it is large. The caller calls done
+// afterwards.
+func (h *Handler) decodingTurn(in *buffer) (done func()) {
+	if len(in.bytes) < largeBody {
+		return func() {}
+	}
+	h.decoding <- struct{}{}
+	return func() { <-h.decoding }
 }
 
 // failed answers a request in which the server has a fault.

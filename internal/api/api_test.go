@@ -234,8 +234,8 @@ var paths = []struct {
 func TestRoutes(t *testing.T) {
 	get := envelope("promise.get", `{"id":"p"}`)
 	var polled []string
-	f := start(t, api.Options{Poll: func(w http.ResponseWriter, _ *http.Request, workspace, group, id string) {
-		polled = append(polled, workspace+"|"+group+"|"+id)
+	f := start(t, api.Options{Poll: func(w http.ResponseWriter, _ *http.Request, worker api.Worker) {
+		polled = append(polled, worker.Workspace+"|"+worker.Group+"|"+worker.ID)
 		w.WriteHeader(http.StatusOK)
 	}})
 	for _, c := range paths {
@@ -437,7 +437,7 @@ func TestReady(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	f := start(t, api.Options{Poll: func(w http.ResponseWriter, _ *http.Request, _, _, _ string) { w.WriteHeader(200) }})
+	f := start(t, api.Options{Poll: func(w http.ResponseWriter, _ *http.Request, _ api.Worker) { w.WriteHeader(200) }})
 	f.handler.Drain()
 	got := f.raw(request("POST", "/", envelope("task.get", `{"id":"t"}`)))
 	if got.status != 503 || !got.closed || got.header.Get("Retry-After") == "" || got.body != response("task.get", 503, `"The server is stopping; nothing was done, try again"`) {
@@ -454,7 +454,7 @@ func TestDrain(t *testing.T) {
 }
 
 func TestPanics(t *testing.T) {
-	f := start(t, api.Options{Poll: func(http.ResponseWriter, *http.Request, string, string, string) { panic("poll broke") }})
+	f := start(t, api.Options{Poll: func(http.ResponseWriter, *http.Request, api.Worker) { panic("poll broke") }})
 	f.engine.reply = func(context.Context, protocol.Request) protocol.Reply { panic("engine broke") }
 	got := f.raw(request("POST", "/", envelope("task.get", `{"id":"t"}`)))
 	if got.status != 500 || !strings.HasPrefix(got.body, `{"kind":"task.get","head":{"corrId":"c1","status":500,`) || strings.Contains(got.body, "broke") {

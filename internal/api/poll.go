@@ -36,15 +36,19 @@ func (o PollOptions) withDefaults() PollOptions {
 }
 
 // Poll returns the handler of GET /poll/{group}/{id}: a stream of server-sent events that carries the
-// messages for one worker. workspace, group and id are decoded. It answers 200 until the stream ends, or 503
+// messages for one worker. It answers 200 until the stream ends, or 503
 // in plain text if there are too many streams or the server is stopping.
 //
 // The format is what all released SDKs read: line feeds only, one data line of ASCII an event, no event names.
 // Between events there may be comments.
-func Poll(d *deliver.Deliverer, o PollOptions) func(w http.ResponseWriter, r *http.Request, workspace, group, id string) {
+func Poll(d *deliver.Deliverer, o PollOptions) PollFunc {
 	o = o.withDefaults()
-	return func(w http.ResponseWriter, r *http.Request, workspace, group, id string) {
-		cn, err := d.Connect(workspace, group, id)
+	return func(w http.ResponseWriter, r *http.Request, worker Worker) {
+		connect := d.Connect
+		if worker.GroupOnly {
+			connect = d.ConnectToGroup
+		}
+		cn, err := connect(worker.Workspace, worker.Group, worker.ID)
 		if err != nil {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)

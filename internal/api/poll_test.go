@@ -150,7 +150,7 @@ func newPollServer(t testing.TB, o PollOptions, l deliver.Limits) *pollServer {
 	poll := Poll(s.d, o)
 	server := &http.Server{ReadTimeout: serverTimeout, WriteTimeout: serverTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		group, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-		poll(w, r, "default", group, id)
+		poll(w, r, Worker{Workspace: "default", Group: group, ID: id})
 	})}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(ln) })

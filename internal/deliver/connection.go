@@ -24,10 +24,20 @@ var errInternal = errors.New("delivery has just restarted after an internal erro
 
 // Connect registers a worker's stream. Errors: ErrFull, ErrDraining. Group and pid are decoded names.
 func (d *Deliverer) Connect(workspace, group, pid string) (*Connection, error) {
+	return d.connect(workspace, group, pid, (*Core).Connect)
+}
+
+// ConnectToGroup is Connect for a worker that is to be sent messages of its group alone: none of those for the whole
+// workspace, which Destination tells of.
+func (d *Deliverer) ConnectToGroup(workspace, group, pid string) (*Connection, error) {
+	return d.connect(workspace, group, pid, (*Core).ConnectToGroup)
+}
+
+func (d *Deliverer) connect(workspace, group, pid string, register func(c *Core, nowMs int64, workspace, group, pid string) (ConnID, error)) (*Connection, error) {
 	cn := &Connection{d: d, wake: make(chan struct{}, 1), serverURL: d.options.ServerURL(workspace)}
 	err := errInternal
 	d.step(func(c *Core, nowMs int64) {
-		if cn.id, err = c.Connect(nowMs, workspace, group, pid); err == nil {
+		if cn.id, err = register(c, nowMs, workspace, group, pid); err == nil {
 			d.connections[cn.id] = cn
 			d.streams.Add(1)
 		}

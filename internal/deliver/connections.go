@@ -31,7 +31,7 @@ const (
 type conn struct {
 	id        ConnID
 	group     *group
-	workspace *workspace // nil in the default one
+	workspace *workspace // nil in the default one, and if it takes only what is for its group
 	pid       string
 	state     connState
 	number    int64  // in the roster; 0: not recorded
@@ -49,8 +49,16 @@ type conn struct {
 // Connect registers a stream of a worker. The newest connection of a pid wins: an older one is closed, and
 // what it was handed and has not kept for a window is sent again. Errors: ErrFull, ErrDraining.
 func (c *Core) Connect(nowMs int64, workspace, groupName, pid string) (ConnID, error) {
+	return c.connect(nowMs, groupKey{workspace, groupName}, pid, true)
+}
+
+// ConnectToGroup is Connect for a worker that takes no messages for the whole workspace.
+func (c *Core) ConnectToGroup(nowMs int64, workspace, groupName, pid string) (ConnID, error) {
+	return c.connect(nowMs, groupKey{workspace, groupName}, pid, false)
+}
+
+func (c *Core) connect(nowMs int64, key groupKey, pid string, whole bool) (ConnID, error) {
 	nowMs = c.advance(nowMs)
-	key := groupKey{workspace, groupName}
 	var older *conn
 	if g := c.groups[key]; g != nil {
 		older = g.byPID[pid]
@@ -62,11 +70,15 @@ func (c *Core) Connect(nowMs int64, workspace, groupName, pid string) (ConnID, e
 		c.stats.Refused++
 		return 0, ErrFull
 	}
-	g, w := c.groupFor(key), c.workspaceFor(workspace)
+	g := c.groupFor(key)
+	var w *workspace
+	if whole {
+		w = c.workspaceFor(key.workspace)
+	}
 	c.lastConn++
 	cn := &conn{id: c.lastConn, group: g, workspace: w, pid: pid, flights: flightList{slot: linkConn}}
 	for k := range kinds {
-		cn.lanes[k] = newLane(k, Destination{workspace, groupName, pid}, &g.pool, cn)
+		cn.lanes[k] = newLane(k, Destination{key.workspace, key.name, pid}, &g.pool, cn)
 	}
 	g.byPID[pid] = cn
 	if w != nil {

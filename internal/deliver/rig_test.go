@@ -228,7 +228,7 @@ func checkPools(t fataler, c *Core) map[*pool]bool {
 			workspaces[cn.workspace] = append(workspaces[cn.workspace], cn)
 		}
 		name := cn.group.key.workspace
-		if c.groups[cn.group.key] != cn.group || c.workspaces[name] != cn.workspace || (cn.workspace == nil) != (name == protocol.DefaultWorkspace) {
+		if c.groups[cn.group.key] != cn.group || (cn.workspace != nil && (c.workspaces[name] != cn.workspace || name == protocol.DefaultWorkspace)) {
 			t.Fatalf("connection %d is in an unknown group or workspace", cn.id)
 		}
 	}

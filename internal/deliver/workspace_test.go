@@ -323,3 +323,34 @@ func TestUnblockOfAWholeWorkspaceOverStreams(t *testing.T) {
 		}
 	}
 }
+
+// A worker that takes only what is for its group gets neither the messages for the whole workspace nor copies of
+// them, and everything that is for its group.
+func TestWorkersOfOneGroupAlone(t *testing.T) {
+	r := newRig(t, Limits{})
+	alone, err := r.core.ConnectToGroup(r.nowMs, "w", "g", "alone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.queueIn("w", "poll://any@w/poll")
+	r.pass(2000)
+	if got := r.read(alone); len(got) != 0 {
+		t.Errorf("of the whole workspace's messages it got %v", got)
+	}
+	other := r.connect("w", "h", "other")
+	r.work()
+	if got := r.read(other); len(got) != 2 {
+		t.Errorf("the other worker got %v", got)
+	}
+	if got := r.read(alone); len(got) != 0 {
+		t.Errorf("it got copies: %v", got)
+	}
+	r.box.queue(Execute{"w", "own", 0, "poll://any@g"})
+	r.core.HintExecute(r.nowMs, Execute{"w", "own", 0, "poll://any@g"})
+	r.work()
+	if got := r.read(alone); len(got) != 1 {
+		t.Errorf("of its group's messages it got %v", got)
+	}
+	r.core.Disconnect(r.nowMs, alone)
+	r.core.Disconnect(r.nowMs, other)
+}
