@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"slices"
 	"strings"
 
 	"abide/protocol"
@@ -88,7 +89,7 @@ func (p Policy) Limit(c *Claims, req protocol.Request) {
 }
 
 // Trim takes out of an answer what the request did not name and the bearer may not see: promises in preloads, which
-// hold whatever carries the same branch tag.
+// hold whatever carries the same branch tag, and the ids that a task is said to wait for.
 func (p Policy) Trim(c *Claims, reply protocol.Reply) protocol.Reply {
 	if c.Unrestricted() {
 		return reply
@@ -102,6 +103,11 @@ func (p Policy) Trim(c *Claims, reply protocol.Reply) protocol.Reply {
 		reply.Body = b
 	case protocol.FenceBody:
 		b.Preload = within(c.Prefix, b.Preload)
+		reply.Body = b
+	case protocol.ExplainBody:
+		awaiting := len(b.Awaiting)
+		b.Awaiting = slices.DeleteFunc(slices.Clone(b.Awaiting), func(id string) bool { return !strings.HasPrefix(id, c.Prefix) })
+		b.Partial = b.Partial || len(b.Awaiting) < awaiting
 		reply.Body = b
 	}
 	return reply
@@ -199,6 +205,8 @@ func (j *judgement) task(req protocol.Request) bool {
 	case *protocol.TaskHalt:
 		j.ids(r.ID)
 	case *protocol.TaskContinue:
+		j.ids(r.ID)
+	case *protocol.TaskExplain:
 		j.ids(r.ID)
 	default:
 		return false

@@ -74,6 +74,7 @@ var namedRequests = []named{
 	{protocol.KindTaskRelease, 1, func(i []string) protocol.Request { return &protocol.TaskRelease{ID: i[0]} }},
 	{protocol.KindTaskHalt, 1, func(i []string) protocol.Request { return &protocol.TaskHalt{ID: i[0]} }},
 	{protocol.KindTaskContinue, 1, func(i []string) protocol.Request { return &protocol.TaskContinue{ID: i[0]} }},
+	{protocol.KindTaskExplain, 1, func(i []string) protocol.Request { return &protocol.TaskExplain{ID: i[0]} }},
 	{protocol.KindScheduleGet, 1, func(i []string) protocol.Request { return &protocol.ScheduleGet{ID: i[0]} }},
 	{protocol.KindScheduleCreate, 3, func(i []string) protocol.Request {
 		return &protocol.ScheduleCreate{ID: i[0], PromiseID: i[1] + "{{.timestamp}}", PromiseTags: protocol.Tags{}.With(protocol.TagOrigin, i[2])}
@@ -184,7 +185,7 @@ func TestTheTableHasEveryKind(t *testing.T) {
 		protocol.KindTaskFence, protocol.KindTaskHeartbeat, protocol.KindTaskSuspend, protocol.KindTaskFulfill, protocol.KindTaskRelease,
 		protocol.KindTaskHalt, protocol.KindTaskContinue, protocol.KindTaskSearch, protocol.KindScheduleGet, protocol.KindScheduleCreate,
 		protocol.KindScheduleDelete, protocol.KindScheduleSearch, protocol.KindDebugStart, protocol.KindDebugStop, protocol.KindDebugReset,
-		protocol.KindDebugSnap, protocol.KindDebugTick,
+		protocol.KindDebugSnap, protocol.KindDebugTick, protocol.KindTaskExplain,
 	} {
 		if !listed[kind] || !protocol.Known(string(kind)) {
 			t.Errorf("%s is not in the table", kind)
@@ -363,7 +364,14 @@ func TestTrim(t *testing.T) {
 			}
 		}
 	}
-	if preload[1].ID != "b.1" {
+	explain := protocol.ExplainBody{Awaiting: []string{"b.1", "a.1", "b.2"}}
+	if got := (Policy{}).Trim(bearers["prefix"], protocol.OK(explain)).Body.(protocol.ExplainBody); !slices.Equal(got.Awaiting, []string{"a.1"}) || !got.Partial {
+		t.Errorf("explained: %+v", got)
+	}
+	if got := (Policy{}).Trim(bearers["admin"], protocol.OK(explain)).Body.(protocol.ExplainBody); len(got.Awaiting) != 3 || got.Partial {
+		t.Errorf("explained to an admin: %+v", got)
+	}
+	if preload[1].ID != "b.1" || explain.Awaiting[0] != "b.1" {
 		t.Error("the reply's own list was changed")
 	}
 }
