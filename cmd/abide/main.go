@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -32,16 +33,21 @@ type commands struct {
 	Verify   verifyCommand   `cmd:"" help:"Check a running server from outside, request by request, against the protocol."`
 	Version  versionCommand  `cmd:"" help:"Print what this binary is."`
 
-	ShowVersion kong.VersionFlag `name:"version" help:"Print the version and exit."`
+	clientCommands
 }
 
 // surroundings are what a subcommand may touch of the process that it runs in; tests hand in their own.
 type surroundings struct {
 	environ []string
+	stdin   io.Reader // nil for none
 	stdout  io.Writer
 	stderr  io.Writer
 	signals <-chan os.Signal // interrupt and termination
 	abort   func()           // ends the process at once
+
+	terminal bool           // stdout is one
+	now      func() int64   // epoch milliseconds; nil for the machine's clock
+	zone     *time.Location // of the person; nil for the machine's
 }
 
 // untilSignal is the context of a subcommand that an interrupt ends early. stop releases it.
@@ -60,10 +66,13 @@ func (in surroundings) untilSignal() (ctx context.Context, stop context.CancelFu
 func main() {
 	os.Exit(run(os.Args[1:], surroundings{
 		environ: os.Environ(),
+		stdin:   os.Stdin,
 		stdout:  os.Stdout,
 		stderr:  os.Stderr,
 		signals: stopSignals(),
 		abort:   func() { os.Exit(exitFailure) },
+
+		terminal: isTerminal(os.Stdout),
 	}))
 }
 
@@ -80,8 +89,7 @@ func run(args []string, in surroundings) int {
 		kong.Exit(func(int) { helped = true }),
 		kong.Resolvers(env),
 		kong.ValueFormatter(env.describeFlag),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-		kong.Vars{"version": "abide " + buildVersion()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100, NoExpandSubcommands: true}),
 	)
 	if err != nil {
 		return report(in.stderr, err)
@@ -92,6 +100,11 @@ func run(args []string, in surroundings) int {
 		_, _ = parser.Parse([]string{"--help"})
 		return exitUsage
 	}
+	if args[0] == "--version" { // no flag of all commands: some have one of that name
+		fmt.Fprintf(in.stdout, "abide %s\n", buildVersion())
+		return exitOK
+	}
+	args = commandFirst(args)
 	if args[0] == "help" { // what people try first
 		args = append(args[1:], "--help")
 	}
@@ -124,6 +137,13 @@ func report(stderr io.Writer, err error) int {
 	if errors.As(err, &usage) {
 		fmt.Fprintf(stderr, "abide: %v\n", err)
 		return exitUsage
+	}
+	var failure clientError
+	if errors.As(err, &failure) {
+		if failure.text != "" {
+			fmt.Fprintf(stderr, "Error: %s\n", failure.text)
+		}
+		return failure.code
 	}
 	if !errors.Is(err, errFindings) {
 		fmt.Fprintf(stderr, "Fatal: %v\n", err)

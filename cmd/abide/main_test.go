@@ -70,7 +70,7 @@ func TestUsageErrors(t *testing.T) {
 		says          string
 	}{
 		{"serv", "", "serv"},
-		{"promises get x", "", "promises"},
+		{"promise-get x", "", "promise-get"},
 		{"serve now", "", "now"},
 		{"serve --port 1", "", "--port"},
 		{"serve --server-port", "", "--server-port"},
