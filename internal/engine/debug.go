@@ -90,7 +90,7 @@ func (e *Engine) dispatchAgain(ctx context.Context, workspace string, now int64,
 		after, more = page.Next, page.Next != ""
 	}
 	for _, id := range ids {
-		err := e.update(ctx, workspace, at, work{}, func(op *machine.Op, _ *store.Txn) error {
+		err := e.update(ctx, workspace, at, work{}.reading(id), func(op *machine.Op, _ *store.Txn) error {
 			_, err := op.Dispatch(id, true)
 			return err
 		})

@@ -111,6 +111,7 @@ type Engine struct {
 	retention  journal.Retention
 	retainer   retainer
 	shared     bool // several servers may use the store
+	prefetches bool // the store makes use of hints of what is read
 	members    members
 	duties     duties
 }
@@ -123,7 +124,7 @@ func Open(ctx context.Context, s kv.Store, opt Options) (*Engine, error) {
 	opt.setDefaults()
 	e := &Engine{
 		opt:    opt,
-		shared: opt.Shared,
+		shared: opt.Shared, prefetches: prefetches(s),
 		store:  s,
 		config: machine.Config{RetryTimeoutMs: opt.RetryTimeoutMs},
 		log:    opt.Log,
@@ -310,10 +311,18 @@ func (e *Engine) suspendInParts(ctx context.Context, workspace string, r *protoc
 type work struct {
 	cause      journal.Cause // as journal entries name it
 	background bool          // no client waits for it
+	// reads names what it will probably read, as kv.Hints.Prefetch; asked only if the store makes use of that.
+	reads func(keyspace.Keys) []kv.Range
 }
 
 // request is the work of a request.
 func request(kind protocol.Kind) work { return work{cause: journal.Cause(kind)} }
+
+// reading is w with the objects that it reads.
+func (w work) reading(ids ...string) work {
+	w.reads = func(k keyspace.Keys) []kv.Range { return readsOfObjects(k, ids...) }
+	return w
+}
 
 // update runs fn as one operation in a read-write transaction, at an instant that is read within it and is
 // covered by the clock's durable ceiling when the operation is acknowledged. A commit whose outcome the
@@ -321,7 +330,14 @@ func request(kind protocol.Kind) work { return work{cause: journal.Cause(kind)} 
 func (e *Engine) update(ctx context.Context, workspace string, at instant, w work, fn func(*machine.Op, *store.Txn) error) error {
 	var ticket *ticket
 	var ceiling int64
-	_, err := kv.Run(ctx, e.store, kv.Hints{Background: w.background, Lane: workspace}, func(tx kv.Tx) error {
+	hints := kv.Hints{Background: w.background, Lane: workspace}
+	if e.prefetches && w.reads != nil {
+		keys := keyspace.For(workspace, e.layout)
+		if hints.Prefetch = w.reads(keys); at.debug != nil {
+			hints.Prefetch = append(hints.Prefetch, keyspace.Only(keys.DebugClock()))
+		}
+	}
+	_, err := kv.Run(ctx, e.store, hints, func(tx kv.Tx) error {
 		now, raise, err := at.enter(tx, &ticket)
 		if err != nil {
 			return err
@@ -384,7 +400,9 @@ func isSearch(k protocol.Kind) bool {
 
 // apply is one request in the order of the writers.
 func (e *Engine) apply(ctx context.Context, workspace string, req protocol.Request, at instant) (reply protocol.Reply, err error) {
-	err = e.update(ctx, workspace, at, request(req.Kind()), func(op *machine.Op, _ *store.Txn) (err error) {
+	w := request(req.Kind())
+	w.reads = func(k keyspace.Keys) []kv.Range { return readsOf(k, req) }
+	err = e.update(ctx, workspace, at, w, func(op *machine.Op, _ *store.Txn) (err error) {
 		reply, err = op.Apply(req)
 		return err
 	})

@@ -195,7 +195,11 @@ func byTree(refs []protocol.TaskRef) [][]protocol.TaskRef {
 // renew moves the leases of one group; what is no longer held by then is lost.
 func (e *Engine) renew(ctx context.Context, workspace string, at instant, b *beat, refs []protocol.TaskRef) error {
 	var lost []protocol.TaskRef
-	err := e.update(ctx, workspace, at, request(protocol.KindTaskHeartbeat), func(op *machine.Op, _ *store.Txn) error {
+	ids := make([]string, len(refs))
+	for i, ref := range refs {
+		ids[i] = ref.ID
+	}
+	err := e.update(ctx, workspace, at, request(protocol.KindTaskHeartbeat).reading(ids...), func(op *machine.Op, _ *store.Txn) error {
 		lost = lost[:0]
 		for _, ref := range refs {
 			kept, err := op.Renew(ref.ID, b.pid, ref.Version)

@@ -123,7 +123,7 @@ func (o Outbox) ExecutesDelivered(ctx context.Context, workspace string, deliver
 	}
 	at := instant{engine: o.engine, workspace: workspace}
 	return o.engine.concurrently(len(delivered), func(i int) error {
-		return o.engine.update(ctx, workspace, at, work{background: true}, func(op *machine.Op, _ *store.Txn) error {
+		return o.engine.update(ctx, workspace, at, work{background: true}.reading(delivered[i].ID), func(op *machine.Op, _ *store.Txn) error {
 			_, err := op.Delivered(delivered[i].ID, delivered[i].Version)
 			return err
 		})

@@ -124,9 +124,11 @@ func (e *Engine) Fire(ctx context.Context, s Step) error {
 // fire is Fire at an instant. more: the step was a bounded part, and the entry stands for the rest. With a debug
 // time the whole is done.
 func (e *Engine) fire(ctx context.Context, s Step, at instant) (more bool, err error) {
+	w := work{cause: causes[s.Kind], background: at.debug == nil,
+		reads: func(k keyspace.Keys) []kv.Range { return readsOfTimer(k, s.Timer) }}
 	for {
 		var damaged []byte
-		err := e.update(ctx, s.Workspace, at, work{causes[s.Kind], at.debug == nil}, func(op *machine.Op, txn *store.Txn) (err error) {
+		err := e.update(ctx, s.Workspace, at, w, func(op *machine.Op, txn *store.Txn) (err error) {
 			more, err = advance(op, txn, s.Timer)
 			damaged = txn.Damaged()
 			return err

@@ -158,9 +158,6 @@ func (k Keys) Waiter(w machine.Waiter) []byte {
 // Waiters is the range of the waiters of one promise.
 func (k Keys) Waiters(awaited string) kv.Range { return Prefix(k.treeOf(awaited, treeWaiter)) }
 
-// TreeWaiters is the range of the waiters of all promises of id's tree.
-func (k Keys) TreeWaiters(id string) kv.Range { return Prefix(k.tree(Tree(id), treeWaiter)) }
-
 // Drain is the key of a drain obligation.
 func (k Keys) Drain(id string) []byte { return k.treeOf(id, treeDrain) }
 
@@ -279,6 +276,13 @@ func Workspaces() kv.Range { return Prefix(tuple.AppendInt(nil, nsWorkspace)) }
 
 // Prefix is the range of all keys that begin with p.
 func Prefix(p []byte) kv.Range { return kv.Range{Start: p, End: tuple.PrefixEnd(p)} }
+
+// Only is the range of one key.
+func Only(key []byte) kv.Range {
+	end := make([]byte, len(key)+1)
+	copy(end, key)
+	return kv.Range{Start: key, End: end}
+}
 
 // After is the rest of a range after one of its keys.
 func After(r kv.Range, key []byte) kv.Range {

@@ -147,6 +147,9 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
+// Prefetches reports whether the store makes use of Hints.Prefetch: its reads are round trips.
+func (s *Store) Prefetches() bool { return s.remote != nil }
+
 // Update queues fn and waits for the outcome of its batch; see kv.Store. Hints.Prefetch is used on remote engines.
 func (s *Store) Update(ctx context.Context, h kv.Hints, fn func(kv.Tx) error) (kv.Position, error) {
 	if err := ctx.Err(); err != nil {

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"abide/internal/keyspace"
+	"abide/internal/machine"
+	"abide/kv"
+	"abide/protocol"
+)
+
+// prefetches reports whether a store makes use of kv.Hints.Prefetch, so that no others pay for the hints.
+func prefetches(s kv.Store) bool {
+	p, ok := s.(interface{ Prefetches() bool })
+	return ok && p.Prefetches()
+}
+
+// reads collects what an operation will probably read. A guess too many costs a fraction of a round trip that is
+// made anyway; what is missing costs one more.
+type reads struct {
+	keys   keyspace.Keys
+	ranges []kv.Range
+}
+
+func (r *reads) key(key []byte) { r.ranges = append(r.ranges, keyspace.Only(key)) }
+
+func (r *reads) objects(ids ...string) {
+	for _, id := range ids {
+		r.key(r.keys.Object(id))
+	}
+}
+
+// settled are the reads of a settlement: who waits for the promise, and, because what waits is most often the call
+// that made it, the objects that its id lies under.
+func (r *reads) settled(id string) {
+	r.ranges = append(r.ranges, r.keys.Waiters(id))
+	for i := len(id) - 1; i > 0; i-- {
+		if id[i] == '.' || id[i] == ':' {
+			r.objects(id[:i])
+			break
+		}
+	}
+	if tree := keyspace.Tree(id); len(tree) < len(id) {
+		r.objects(tree)
+	}
+}
+
+// claimed are the reads of a preload. Which branch the task belongs to is in its record; most often it is its own.
+func (r *reads) claimed(id string) { r.ranges = append(r.ranges, r.keys.Branch(id)) }
+
+// readsOf names what a request will probably read beyond the workspace's own records.
+func readsOf(k keyspace.Keys, req protocol.Request) []kv.Range {
+	r := reads{keys: k}
+	r.objects(machine.Names(req)...)
+	switch req := req.(type) {
+	case *protocol.PromiseSettle:
+		r.settled(req.ID)
+	case *protocol.TaskFulfill:
+		r.settled(req.ID)
+	case *protocol.TaskFence:
+		if req.Settle != nil {
+			r.settled(req.Settle.ID)
+		}
+	case *protocol.TaskCreate:
+		r.claimed(req.Action.ID)
+	case *protocol.TaskAcquire:
+		r.claimed(req.ID)
+	case *protocol.TaskSuspend:
+		r.claimed(req.ID)
+	case *protocol.ScheduleCreate:
+		r.key(k.Schedule(req.ID))
+	case *protocol.ScheduleDelete:
+		r.key(k.Schedule(req.ID))
+		r.ranges = append(r.ranges, k.ScheduleChunks(req.ID))
+	}
+	return r.ranges
+}
+
+// readsOfTimer names what the step that a timer entry stands for will probably read.
+func readsOfTimer(k keyspace.Keys, t keyspace.Timer) []kv.Range {
+	r := reads{keys: k}
+	switch t.Kind {
+	case keyspace.TimerDrain:
+		r.key(k.Drain(t.ID))
+		r.objects(t.ID)
+		r.settled(t.ID)
+	case keyspace.TimerPromise:
+		r.objects(t.ID)
+		r.settled(t.ID)
+	case keyspace.TimerSchedule:
+		r.key(k.Schedule(t.ID))
+	default:
+		r.objects(t.ID)
+	}
+	return r.ranges
+}
+
+// readsOfObjects names the records of objects.
+func readsOfObjects(k keyspace.Keys, ids ...string) []kv.Range {
+	r := reads{keys: k}
+	r.objects(ids...)
+	return r.ranges
+}
