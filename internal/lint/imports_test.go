@@ -69,6 +69,7 @@ var thirdParty = map[string][]string{
 	"github.com/ncruces/go-sqlite3":                 {"kv/sqlitekv"},
 	"github.com/netresearch/go-cron":                {"internal/cron"},
 	"github.com/pelletier/go-toml/v2":               {"internal/config"},
+	"github.com/prometheus/client_golang":           {"internal/metrics"},
 	"github.com/tidwall/btree":                      {"kv/batch", "kv/memkv"},
 	"golang.org/x/sys":                              {"kv/sqlitekv"},
 	"google.golang.org/protobuf/encoding/protowire": {"internal/keyspace"},

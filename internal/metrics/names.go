@@ -1,0 +1,66 @@
+package metrics
+
+// Every metric that is read at a scrape.
+var (
+	buildInfo        = gauge("abide_build_info", "1; the label is the version of the binary.", "version")
+	requestsInFlight = gauge("abide_requests_in_flight", "Requests that are in the engine now.")
+
+	storeInfo          = gauge("abide_store_info", "1; the labels are the storage engine and whether it keeps acknowledged writes in a crash.", "engine", "durable")
+	commits            = counter("abide_commits_total", "Physical transactions that committed: each is one sync.")
+	commitDuration     = gauge("abide_commit_duration_seconds", "Time that the storage engine took to apply and commit a batch.")
+	batchTransactions  = gauge("abide_batch_transactions", "Transactions that shared a physical transaction.")
+	transactions       = counter("abide_transactions_total", "Read-write transactions answered, whatever the answer.")
+	transactionsFailed = counter("abide_transactions_failed_total", "Read-write transactions that the store did not commit, by cause. Most are tried again.", "cause")
+	writeQueue         = gauge("abide_write_queue_length", "Transactions that wait for the writer now.")
+	databaseBytes      = gauge("abide_database_bytes", "Size of the SQLite database file.")
+	logBytes           = gauge("abide_database_log_bytes", "Size of the SQLite write-ahead log.")
+
+	roundTrips    = counter("abide_store_round_trips_total", "Round trips to the database, of physical transactions and of snapshots.", "of")
+	reruns        = counter("abide_store_reruns_total", "Times that a transaction ran again because a read of it had yet to be fetched.")
+	storeFailures = counter("abide_store_failures_total", "Calls to the database that failed, by cause: a code of the database, timeout or connection. Most are tried again.", "cause")
+	lockWaits     = counter("abide_store_lock_waits_total", "Times that the writer has taken the store's lock, which the servers of a store take in turn.")
+	lockWait      = counter("abide_store_lock_wait_seconds_total", "Time that it took, one round trip each included.")
+	connects      = counter("abide_store_connects_total", "Connections made to the database.")
+	resolved      = counter("abide_store_commits_resolved_total", "Commits whose answer was lost and whose outcome was found out.")
+	pool          = gauge("abide_store_pool_connections", "Connections of the pool for snapshots that are in use now.")
+	poolMax       = gauge("abide_store_pool_connections_max", "Connections that the pool for snapshots may have.")
+	poolWaits     = counter("abide_store_pool_waits_total", "Snapshots that waited for a connection of the pool.")
+	storeHints    = counter("abide_store_hints_total", "Notifications of other servers' commits.")
+	listening     = gauge("abide_store_listening", "Whether notifications of other servers' commits arrive now; 0 or 1.")
+
+	schedulePromises = counter("resonate_schedule_promises_total", "Firings of schedules, also when the promise was there already.")
+	steps            = counter("abide_internal_steps_total", "Internal steps done, by the kind of their timer.", "kind")
+	passFailures     = counter("abide_background_failures_total", "Background work that failed and is tried again.")
+	setAside         = counter("abide_rows_quarantined_total", "Rows set aside since the start because they do not decode or break an invariant.")
+	swept            = counter("abide_promises_swept_total", "Promises past their deadline that the sweep has settled.")
+	unblocksExpired  = counter("abide_unblocks_expired_total", "Unblock messages given up because nobody took them in time.")
+	compacted        = counter("abide_journal_entries_compacted_total", "Journal entries removed by retention.")
+
+	messagesSent     = counter("resonate_messages_total", "Messages sent, by kind; one that is sent again counts again.", "kind")
+	messageOutcomes  = counter("abide_messages_total", "What became of messages that were sent, by kind.", "kind", "outcome")
+	messagesHeld     = gauge("abide_messages_unclaimed", "Executes that were delivered and are not claimed now.")
+	messagesInFlight = gauge("abide_messages_in_flight", "Messages that were sent and are not yet known to have arrived, by kind.", "kind")
+
+	workers             = gauge("abide_workers", "Connected workers by group. The first 100 groups since the start have a series of their own, the rest is other.", "workspace", "group")
+	connections         = gauge("abide_connections", "Streams to workers that are open now.")
+	connectionsRefused  = counter("abide_connections_refused_total", "Streams refused because too many were open.")
+	connectionsReplaced = counter("abide_connections_replaced_total", "Streams ended because their worker had opened a newer one.")
+	hintsDropped        = counter("abide_hints_dropped_total", "Hints of new messages dropped because too many were waiting; the messages are found by looking.")
+	outboxFailures      = counter("abide_delivery_failures_total", "Calls of delivery to the store that failed, by call.", "call")
+
+	timerOverdue   = gauge("abide_timer_overdue_seconds", "How long the oldest due timer is due, by kind; 0 if none is.", "kind")
+	undelivered    = gauge("abide_undelivered_messages", "Messages that wait in the store for a worker, by kind. Long queues are counted in several scrapes.", "kind")
+	undeliveredAge = gauge("abide_undelivered_oldest_seconds", "Age of the oldest message that waits in the store, by kind: of an execute, how long a task has had no worker.", "kind")
+	journalLag     = gauge("abide_journal_lag_seconds", "How much older than its retention age the oldest entry of a journal is; 0 if retention is up to date.")
+	quarantined    = gauge("abide_quarantined_rows", "Rows that are set aside now, at most 1000.")
+)
+
+// all lists them.
+var all = []metric{
+	buildInfo, requestsInFlight, storeInfo, commits, commitDuration, batchTransactions, transactions, transactionsFailed,
+	writeQueue, databaseBytes, logBytes, roundTrips, reruns, storeFailures, lockWaits, lockWait, connects, resolved, pool,
+	poolMax, poolWaits, storeHints, listening,
+	schedulePromises, steps, passFailures, setAside, swept, unblocksExpired, compacted, messagesSent, messageOutcomes, messagesHeld,
+	messagesInFlight, workers, connections, connectionsRefused, connectionsReplaced, hintsDropped, outboxFailures, timerOverdue,
+	undelivered, undeliveredAge, journalLag, quarantined,
+}
