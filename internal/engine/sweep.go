@@ -72,7 +72,7 @@ func (e *Engine) sweepObjects(ctx context.Context) error {
 	}
 	err = e.sweepEach(ctx, len(expired), func(ctx context.Context, i int) error {
 		did := false
-		err := e.update(ctx, s.workspace, at, work{journal.CauseTimeout, true}, func(op *machine.Op, _ *store.Txn) (err error) {
+		err := e.update(ctx, s.workspace, at, work{cause: journal.CauseTimeout, background: true}.reading(expired[i]), func(op *machine.Op, _ *store.Txn) (err error) {
 			did, err = op.PromiseTimeout(expired[i])
 			return err
 		})
