@@ -38,6 +38,13 @@ test: ## Run all Go tests, the repository's own rules included
 race: ## Run the tests of what is concurrent under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short $(RACE_PACKAGES)
 
+# A failing input is kept in testdata/fuzz of its package. FUZZ keeps to some targets, as in FUZZ='protocol' or FUZZ=FuzzCron.
+FUZZTIME ?= 10s
+FUZZ ?= .
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME each
+	FUZZTIME=$(FUZZTIME) GO=$(GO) ./.ci/fuzz '$(FUZZ)'
+
 # Crashes, kills and losses of power a thousand times each, random histories ten times as long: about an hour. A
 # test asks for ABIDE_LONG to know that it may.
 LONG_PACKAGES ?= ./kv/... ./internal/...

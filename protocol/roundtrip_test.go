@@ -1,7 +1,6 @@
 package protocol_test
 
 import (
-	"bytes"
 	"reflect"
 	"testing"
 
@@ -197,80 +196,6 @@ func TestEveryRequestComesBack(t *testing.T) {
 		}
 		if !reflect.DeepEqual(again, req) {
 			t.Fatalf("%s\n got %+v\nwant %+v", text, again, req)
-		}
-	})
-}
-
-func FuzzDecode(f *testing.F) {
-	for kind, data := range valid {
-		f.Add([]byte(`{"kind":"` + string(kind) + `","head":{"corrId":"c","version":"2026-04-01"},"data":` + data + `}`))
-	}
-	f.Add(createBody)
-	f.Add([]byte(`{"kind":"promise.create","head":{"corrId":"\ud800","version":""},"data":{"tags":{"\"":"\\"}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		env, err := protocol.DecodeEnvelope(body)
-		if err != nil {
-			return
-		}
-		req, err := protocol.DecodeRequest(env.Kind, env.Data)
-		if err != nil {
-			return
-		}
-		// What was understood is understood the same when it is written again.
-		text := protocol.AppendRequest(nil, protocol.Head{CorrID: env.CorrID}, req)
-		env, err = protocol.DecodeEnvelope(text)
-		if err != nil {
-			t.Fatalf("%s became %s: %v", body, text, err)
-		}
-		again, err := protocol.DecodeRequest(env.Kind, env.Data)
-		if err != nil {
-			t.Fatalf("%s became %s: %v", body, text, err)
-		}
-		if once := protocol.AppendRequest(nil, protocol.Head{CorrID: env.CorrID}, again); !bytes.Equal(once, text) {
-			t.Fatalf("%s became %s, then %s", body, text, once)
-		}
-	})
-}
-
-// FuzzUnchecked reads text that nobody has checked: nonsense may come out, but no panic.
-func FuzzUnchecked(f *testing.F) {
-	for kind, data := range valid {
-		f.Add(string(kind), []byte(data))
-	}
-	for _, text := range []string{`{"id`, `{"id":`, `{"id":"`, `{"id":"\`, `{"id":"x"`, `{"tags":{`, `{"tags":{"a`, `{"tags":{"a":`, `{"tasks":[{`, `{"action":{"data":{"`, `{,}`, `{:`, `{"a"}`, `{"a":}`, `"`, `{`, `}`} {
-		f.Add("promise.create", []byte(text))
-		f.Add("task.fence", []byte(text))
-		f.Add("task.heartbeat", []byte(text))
-	}
-	f.Fuzz(func(t *testing.T, kind string, text []byte) {
-		data := protocol.Data(text)
-		if _, err := protocol.DecodeRequest(kind, data); err != nil {
-			return
-		}
-		if _, err := protocol.DecodeSnapBody(data); err == nil {
-			return
-		}
-		value := protocol.Value(text)
-		if _, ok := value.Data(); ok {
-			return
-		}
-		if _, ok := value.Headers(); ok {
-			return
-		}
-	})
-}
-
-func FuzzParseAddress(f *testing.F) {
-	for s := range acceptedAddresses {
-		f.Add(s)
-	}
-	for s := range rejectedAddresses {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		a, err := protocol.ParseAddress(s)
-		if err == nil && (a.Scheme == "poll") != (a.Cast != "" && a.Group != "") {
-			t.Fatalf("%q: %+v", s, a)
 		}
 	})
 }
