@@ -44,7 +44,7 @@ func TestParseErrors(t *testing.T) {
 		"a = ":                         "1: ",
 		"a = 1\nb = [":                 "2: ",
 		"a = 1\n\na = 2":               "3: ",
-		"a.b = 1\n[a]\nb = 2":          "3: ",
+		"a.b = 1\n[a]\nb = 2":          "2: ",
 		"a = b":                        "1: ",
 		"server: 1":                    "1: ",
 		"x = 1\nday = 2020-01-01":      "2: day: no setting is a date",
