@@ -10,6 +10,7 @@ import (
 	"abide/internal/api"
 	"abide/internal/deliver"
 	"abide/internal/engine"
+	"abide/internal/metrics"
 	"abide/protocol"
 )
 
@@ -30,6 +31,7 @@ type service struct {
 	delivery *deliver.Deliverer
 	engine   *engine.Engine
 	store    dataStore
+	metrics  *metrics.Metrics
 }
 
 // openService opens the store, starts the engine and delivery on top of it, and puts the API in front.
@@ -52,6 +54,9 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	s.delivery = newDelivery(logger, o, s.engine)
+	if s.metrics, err = s.newMetrics(ctx, logger, o); err != nil {
+		return nil, errors.Join(err, s.delivery.Stop(ctx), store.Close())
+	}
 	stuckAfter := o.settings.MessagesPollInterval.duration() + deliveryStuck
 	s.handler, err = api.New(readiness{s.engine, s.delivery, store, stuckAfter}, api.Options{
 		Debug:       o.debug,
@@ -59,6 +64,8 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		Hosts:       o.hosts,
 		Poll:        api.Poll(s.delivery, api.PollOptions{Now: time.Now}),
 		Log:         logger,
+		Observe:     s.observer(o),
+		Now:         time.Now,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.delivery.Stop(ctx), store.Close())

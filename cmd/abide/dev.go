@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -63,6 +64,7 @@ func (c *devCommand) Run(in surroundings, env *environment) error {
 		settings:  c.serverSettings,
 		listeners: listeners,
 		store:     store,
+		bind:      cmp.Or(c.ServerBind, "127.0.0.1"),
 		debug:     true,
 		hosts:     c.hosts(),
 	})

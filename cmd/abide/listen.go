@@ -12,7 +12,10 @@ import (
 )
 
 // listen opens port on bind. An IPv6 address may stand in brackets. Port 0 takes a free port.
-func listen(bind string, port int) (net.Listener, error) {
+func listen(bind string, port int) (net.Listener, error) { return listenAs("server-port", bind, port) }
+
+// listenAs is listen for a port that another flag has set.
+func listenAs(flag, bind string, port int) (net.Listener, error) {
 	host := strings.Trim(bind, "[]")
 	address := net.JoinHostPort(host, strconv.Itoa(port))
 	network := "tcp"
@@ -24,9 +27,9 @@ func listen(bind string, port int) (net.Listener, error) {
 	case err == nil:
 		return listener, nil
 	case isAddressInUse(err):
-		return nil, fmt.Errorf("port %d is in use on %s: stop what listens there (another abide?) or choose another port with --server-port", port, bind)
+		return nil, fmt.Errorf("port %d is in use on %s: stop what listens there (another abide?) or choose another port with --%s", port, bind, flag)
 	case errors.Is(err, os.ErrPermission):
-		return nil, fmt.Errorf("no permission to listen on port %d of %s: choose a port above 1023 with --server-port", port, bind)
+		return nil, fmt.Errorf("no permission to listen on port %d of %s: choose a port above 1023 with --%s", port, bind, flag)
 	}
 	return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
 }

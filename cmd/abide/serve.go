@@ -39,6 +39,7 @@ func (c *serveCommand) Run(in surroundings, env *environment) error {
 		settings:  c.serverSettings,
 		listeners: []net.Listener{listener},
 		store:     store,
+		bind:      c.ServerBind,
 		debug:     c.Debug,
 	})
 }

@@ -16,6 +16,7 @@ type serverOptions struct {
 	settings  serverSettings
 	listeners []net.Listener // open; runServer closes them
 	store     storeAddress
+	bind      string // where side listeners listen, unless their settings say otherwise
 	debug     bool
 	hosts     []string // the only names that the server answers to; empty: any
 }
@@ -43,6 +44,8 @@ func runServer(in surroundings, logger *slog.Logger, o serverOptions) error {
 		}
 		return err
 	}
+	side := startSide(logger, o.settings.observabilitySettings, o.bind, s.metrics)
+	defer side.close()
 	ended := make(chan error, len(o.listeners))
 	for _, l := range o.listeners {
 		logger.Info(bench.ListeningMessage, bench.ListeningAddress, l.Addr().String(), "version", buildVersion(), "data", o.store.String())

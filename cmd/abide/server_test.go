@@ -115,7 +115,7 @@ func (r *running) client(t *testing.T) *client.Client {
 }
 
 func serveArgs(file string, more ...string) []string {
-	return append([]string{"serve", "--server-bind", "127.0.0.1", "--server-port", "0", "--storage-sqlite-path", file}, more...)
+	return append([]string{"serve", "--server-bind", "127.0.0.1", "--server-port", "0", "--observability-metrics-port", "0", "--storage-sqlite-path", file}, more...)
 }
 
 func TestServeKeepsWhatItHasAcknowledged(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -35,6 +36,8 @@ type serverSettings struct {
 
 	JournalRetentionAge     milliseconds `setting:"journal.retention_age" default:"7d" placeholder:"DURATION" help:"How long entries of the journal, which records every change of state, are kept."`
 	JournalRetentionEntries int          `setting:"journal.retention_entries" default:"1000000" placeholder:"N" help:"How many entries of the journal are kept for each workspace, whatever their age; about 100 bytes of disk each."`
+
+	observabilitySettings
 
 	TransportsHTTPPollMaxConnections int `setting:"transports.http_poll.max_connections" name:"transports-http-poll-max-connections" default:"1000" placeholder:"N" help:"Worker streams that may be open at once."`
 	TransportsHTTPPollBufferSize     int `setting:"transports.http_poll.buffer_size" name:"transports-http-poll-buffer-size" default:"256" placeholder:"N" help:"Tasks that one stream is handed before its worker claims some of them; more than 256 count as 256."`
@@ -80,7 +83,7 @@ func (s *serverSettings) Validate() error {
 			return fmt.Errorf("--%s is 0: it must be at least 1 ms", span.flag)
 		}
 	}
-	if err := s.storageSettings.Validate(); err != nil {
+	if err := errors.Join(s.storageSettings.Validate(), s.observabilitySettings.Validate()); err != nil {
 		return err
 	}
 	return s.validateNames()
@@ -141,11 +144,16 @@ func checkOrigin(origin string) error {
 // checkBind refuses what cannot be listened on before anything is opened. Brackets around an IPv6 address
 // are allowed, as the reference's configurations have them.
 func checkBind(bind string) error {
+	return checkAddress("server-bind", "server-port", bind)
+}
+
+// checkAddress is checkBind for any flag; port is the flag of its port.
+func checkAddress(flag, port, bind string) error {
 	if bind == "" || strings.ContainsAny(bind, "/ ") {
-		return fmt.Errorf("--server-bind is %q: it must be an address or a host name, such as :: or 127.0.0.1", bind)
+		return fmt.Errorf("--%s is %q: it must be an address or a host name, such as :: or 127.0.0.1", flag, bind)
 	}
 	if host := strings.Trim(bind, "[]"); strings.Contains(host, ":") && net.ParseIP(host) == nil {
-		return fmt.Errorf("--server-bind is %q: the port goes into --server-port", bind)
+		return fmt.Errorf("--%s is %q: the port goes into --%s", flag, bind, port)
 	}
 	return nil
 }

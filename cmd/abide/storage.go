@@ -13,6 +13,7 @@ import (
 
 	"abide/internal/copy"
 	"abide/internal/keyspace"
+	"abide/internal/metrics"
 	"abide/kv"
 	"abide/kv/sqlitekv"
 )
@@ -116,7 +117,7 @@ type dataStore interface {
 
 // engines open and describe stores, by the name of the engine.
 var engines = map[string]storageEngine{
-	engineSQLite: {open: openSQLite, schema: func(storeAddress) string { return sqlitekv.Schema() }},
+	engineSQLite: {open: openSQLite, schema: func(storeAddress) string { return sqlitekv.Schema() }, figures: sqliteFigures},
 }
 
 // storageEngine is what cmd knows of an engine.
@@ -124,6 +125,8 @@ type storageEngine struct {
 	open func(ctx context.Context, a storeAddress, log *slog.Logger) (dataStore, error)
 	// schema is the DDL that makes an empty store.
 	schema func(storeAddress) string
+	// figures reads what the store counts.
+	figures func(dataStore) metrics.Store
 }
 
 func engineNames() []string { return slices.Sorted(maps.Keys(engines)) }
