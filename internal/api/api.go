@@ -208,7 +208,7 @@ func (h *Handler) serveReady(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, err.Error()+"\n")
 		return
 	}
-	w.WriteHeader(http.StatusOK)
+	h.serveReadyNote(w)
 }
 
 // servePoll hands a worker's connection to the Poll option.
