@@ -66,6 +66,7 @@ var thirdParty = map[string][]string{
 	"github.com/go-sql-driver/mysql":                {"kv/mysqlkv"},
 	"github.com/golang-jwt/jwt/v5":                  {"internal/auth"},
 	"github.com/jackc/pgx/v5":                       {"kv/pgkv"},
+	"github.com/modelcontextprotocol/go-sdk":        {"internal/mcp"},
 	"github.com/ncruces/go-sqlite3":                 {"kv/sqlitekv"},
 	"github.com/netresearch/go-cron":                {"internal/cron"},
 	"github.com/pelletier/go-toml/v2":               {"internal/config"},
