@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"os"
+	"strconv"
 	"time"
 
 	"abide/internal/api"
@@ -48,6 +51,8 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		PollIntervalMs: int64(o.settings.TimeoutsPollInterval),
 		JournalAgeMs:   int64(o.settings.JournalRetentionAge),
 		JournalEntries: int64(o.settings.JournalRetentionEntries),
+		ServerID:       serverID(o, store),
+		Identity:       o.identity(),
 		Log:            logger,
 	})
 	if err != nil {
@@ -80,6 +85,7 @@ func newDelivery(logger *slog.Logger, o serverOptions, e *engine.Engine) *delive
 	started := time.Now()
 	return deliver.New(deliver.Options{
 		Outbox:    e.Outbox(),
+		Roster:    e.Roster(),
 		ServerURL: func(workspace string) string { return workspaceURL(base, workspace) },
 		NowMs:     func() int64 { return time.Since(started).Milliseconds() },
 		Logger:    logger,
@@ -90,6 +96,33 @@ func newDelivery(logger *slog.Logger, o serverOptions, e *engine.Engine) *delive
 			HoldMs:         int64(o.settings.TasksRetryTimeout), // then the task is queued again anyway
 		},
 	})
+}
+
+// serverID names the server among those that share the store; empty where there are no others, for the engine's own name.
+func serverID(o serverOptions, s dataStore) string {
+	of, ok := s.(interface{ Shared() bool })
+	switch {
+	case !ok || !of.Shared():
+		return ""
+	case o.settings.ServerID != "":
+		return o.settings.ServerID
+	}
+	return net.JoinHostPort(hostname(), strconv.Itoa(portOf(o.listeners[0])))
+}
+
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+}
+
+// identity is what other servers on the store, and people, are told of this one.
+func (o serverOptions) identity() engine.Identity {
+	return engine.Identity{
+		Host: hostname(), ProcessID: int64(os.Getpid()), URL: o.settings.baseURL(portOf(o.listeners[0])), Version: buildVersion(),
+	}
 }
 
 // workspaceURL is where a worker of the workspace reaches the server. Names of workspaces need no escaping.
@@ -118,6 +151,14 @@ func (r readiness) Ready(ctx context.Context) error {
 		return fmt.Errorf("delivery has not moved for %s", stuck.Round(time.Second))
 	}
 	return r.Engine.Ready(ctx)
+}
+
+// Note is what a server that is ready has to say of its store.
+func (r readiness) Note() string {
+	if weak := weakness(r.store); weak != "" {
+		return "the store may lose acknowledged writes, as --accept-data-loss allows: " + weak
+	}
+	return ""
 }
 
 // Do serves a request. Only delivery knows who is connected: it completes the answer of task.explain.

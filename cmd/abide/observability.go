@@ -13,7 +13,6 @@ import (
 
 	"abide/internal/metrics"
 	"abide/internal/store"
-	"abide/kv/sqlitekv"
 )
 
 // observabilitySettings are the settings of what looks at a server: its metrics and its profiles.
@@ -137,15 +136,6 @@ func (s *service) newMetrics(ctx context.Context, logger *slog.Logger, o serverO
 		InFlight: func() int64 { return s.handler.InFlight() },
 		Queues:   w.look,
 	}, logger), nil
-}
-
-func sqliteFigures(s dataStore) metrics.Store {
-	figures := metrics.Store{Engine: engineSQLite, Durable: true, FileBytes: -1, LogBytes: -1}
-	if file, ok := s.(*sqlitekv.Store); ok {
-		st := file.Stats()
-		figures.Batch, figures.FileBytes, figures.LogBytes = st.Stats, st.FileBytes, st.WALBytes
-	}
-	return figures
 }
 
 // observer is what counts requests; nil without metrics.

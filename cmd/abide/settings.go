@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"abide/internal/journal"
 )
@@ -16,15 +18,20 @@ import (
 // reference server unless the help says otherwise. The `setting` tag is the setting's key, from which the
 // name of its environment variable is made.
 type serverSettings struct {
+	fileSettings
+
 	Level logLevel `setting:"level" default:"info" placeholder:"LEVEL" help:"What is logged: debug, info, warn, error or off."`
 	Debug bool     `setting:"debug" help:"Allow debug.* requests and resonate:debug_time."`
 
 	ServerHost            string       `setting:"server.host" default:"localhost" placeholder:"NAME" help:"Host name in the default of --server-url."`
 	ServerPort            int          `setting:"server.port" default:"8001" placeholder:"PORT" help:"Port to listen on; 0 takes a free one and logs it."`
-	ServerURL             string       `setting:"server.url" name:"server-url" placeholder:"URL" help:"Where workers reach this server, told to them in every message; by default http://HOST:PORT."`
+	ServerURL             string       `setting:"server.url" name:"server-url" placeholder:"URL" help:"Where workers reach this server, told to them in every message; by default http://HOST:PORT, or https:// with TLS."`
+	ServerID              string       `setting:"server.id" name:"server-id" placeholder:"NAME" help:"Name of this server among those that share a store; it should be the same after a restart. By default HOSTNAME:PORT."`
 	ServerShutdownTimeout milliseconds `setting:"server.shutdown_timeout" default:"10s" placeholder:"DURATION" help:"How long a stop waits for what is in flight before it gives up on it."`
 	ServerCORSAllowOrigin []string     `setting:"server.cors.allow_origins" name:"server-cors-allow-origin" placeholder:"ORIGIN" sep:"," help:"Origin whose web pages may call the server, such as https://app.example, or *; repeatable."`
 
+	tlsSettings
+	authSettings
 	storageSettings
 
 	TasksRetryTimeout milliseconds `setting:"tasks.retry_timeout" default:"30s" placeholder:"DURATION" help:"How long after its delivery an unclaimed task is sent again."`
@@ -48,6 +55,7 @@ const (
 	maxBatchSize       = 1000
 	maxPollConnections = 1_000_000
 	maxPollBuffer      = 100_000
+	maxServerIDBytes   = 255
 )
 
 // Validate checks every setting that has a wrong value; kong calls it once all sources are read.
@@ -98,6 +106,9 @@ func (s *serverSettings) validateNames() error {
 	if s.ServerHost == "" || strings.ContainsAny(s.ServerHost, "/ ?#@") {
 		return fmt.Errorf("--server-host is %q: it must be a host name or an address; a whole URL goes into --server-url", s.ServerHost)
 	}
+	if len(s.ServerID) > maxServerIDBytes || strings.ContainsFunc(s.ServerID, unicode.IsControl) || !utf8.ValidString(s.ServerID) {
+		return fmt.Errorf("--server-id is %.50q: it must be a name of at most %d bytes", s.ServerID, maxServerIDBytes)
+	}
 	for _, origin := range s.ServerCORSAllowOrigin {
 		if err := checkOrigin(origin); err != nil {
 			return fmt.Errorf("--server-cors-allow-origin: %w", err)
@@ -112,7 +123,11 @@ func (s *serverSettings) baseURL(port int) string {
 	if s.ServerURL != "" {
 		return strings.TrimRight(s.ServerURL, "/")
 	}
-	return "http://" + net.JoinHostPort(strings.Trim(s.ServerHost, "[]"), strconv.Itoa(port))
+	scheme := "http://"
+	if s.encrypts() {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(strings.Trim(s.ServerHost, "[]"), strconv.Itoa(port))
 }
 
 func checkBaseURL(text string) error {

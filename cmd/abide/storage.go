@@ -9,13 +9,9 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"abide/internal/copy"
-	"abide/internal/keyspace"
-	"abide/internal/metrics"
 	"abide/kv"
-	"abide/kv/sqlitekv"
 )
 
 // storageSettings are the settings of stores that are no files. What the path of the file is called is for each
@@ -115,20 +111,6 @@ type dataStore interface {
 	Writable() error
 }
 
-// engines open and describe stores, by the name of the engine.
-var engines = map[string]storageEngine{
-	engineSQLite: {open: openSQLite, schema: func(storeAddress) string { return sqlitekv.Schema() }, figures: sqliteFigures},
-}
-
-// storageEngine is what cmd knows of an engine.
-type storageEngine struct {
-	open func(ctx context.Context, a storeAddress, log *slog.Logger) (dataStore, error)
-	// schema is the DDL that makes an empty store.
-	schema func(storeAddress) string
-	// figures reads what the store counts.
-	figures func(dataStore) metrics.Store
-}
-
 func engineNames() []string { return slices.Sorted(maps.Keys(engines)) }
 
 // openStore opens the store at an address, or makes it. A store that a copy has not filled to its end is refused.
@@ -191,12 +173,4 @@ func (a storeAddress) exists() error {
 		return fmt.Errorf("%s is empty: no server has ever kept data in it", a.place)
 	}
 	return nil
-}
-
-func openSQLite(_ context.Context, a storeAddress, _ *slog.Logger) (dataStore, error) {
-	s, err := sqlitekv.Open(sqlitekv.Options{Path: a.place, Keys: keyspace.Register(), Now: time.Now})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
 }
