@@ -17,12 +17,13 @@ const (
 	// hear a conflict, and kv.Run tries again.
 	lockTimeout = 3 * time.Second
 	// statementTimeout bounds one statement. A batch takes some milliseconds.
-	statementTimeout = 8 * time.Second
+	statementTimeout = 5 * time.Second
 	// idleTimeout is when the server ends a transaction whose client says nothing, and gives its lock free: longer
 	// than closures and snapshots live.
 	idleTimeout = 6 * time.Second
-	// callTimeout bounds one round trip, so that a connection whose other end has gone silent is given up.
-	callTimeout = 9 * time.Second
+	// callTimeout bounds one round trip, so that a connection whose other end has gone silent is given up while its
+	// callers still wait.
+	callTimeout = 6 * time.Second
 )
 
 // statement is one of those that connections know, with the types of its parameters.

