@@ -362,12 +362,20 @@ func (e *Engine) update(ctx context.Context, workspace string, at instant, w wor
 // read answers a request from a snapshot. If the answer shows a promise as settled by its deadline alone,
 // an operation that began before that deadline may still be about to settle it otherwise; then the answer is
 // worked out again once no such operation is under way.
-func (e *Engine) read(ctx context.Context, workspace string, req protocol.Request, at instant) (protocol.Reply, error) {
+func (e *Engine) read(ctx context.Context, workspace string, req protocol.Request, at instant) (reply protocol.Reply, err error) {
 	if at.debug != nil && !isSearch(req.Kind()) {
 		// Time is an input here, and only the writers' order makes it go forward for everybody.
 		return e.apply(ctx, workspace, req, at)
 	}
-	return e.view(ctx, workspace, at, func(op *machine.Op, _ kv.Snapshot) (protocol.Reply, error) { return op.Apply(req) })
+	err = e.settled(ctx, workspace, at, func(try int) (expired []string, err error) {
+		reply, err = e.view(ctx, workspace, at, func(op *machine.Op, _ kv.Snapshot) (protocol.Reply, error) {
+			reply, err := op.Apply(req)
+			expired = e.restsOn(req.Kind(), at, op, try)
+			return reply, err
+		})
+		return expired, err
+	})
+	return reply, err
 }
 
 // view works an answer out on a snapshot, as read says; fn may run several times.
@@ -402,9 +410,20 @@ func isSearch(k protocol.Kind) bool {
 func (e *Engine) apply(ctx context.Context, workspace string, req protocol.Request, at instant) (reply protocol.Reply, err error) {
 	w := request(req.Kind())
 	w.reads = func(k keyspace.Keys) []kv.Range { return readsOf(k, req) }
-	err = e.update(ctx, workspace, at, w, func(op *machine.Op, _ *store.Txn) (err error) {
-		reply, err = op.Apply(req)
-		return err
+	err = e.settled(ctx, workspace, at, func(try int) (expired []string, err error) {
+		err = e.update(ctx, workspace, at, w, func(op *machine.Op, _ *store.Txn) (err error) {
+			if reply, err = op.Apply(req); err != nil {
+				return err
+			}
+			if expired = e.restsOn(req.Kind(), at, op, try); expired != nil {
+				return errRestsOnDeadlines
+			}
+			return nil
+		})
+		if errors.Is(err, errRestsOnDeadlines) {
+			return expired, nil
+		}
+		return nil, err
 	})
 	return reply, err
 }

@@ -69,9 +69,20 @@ func (e *Engine) Start(h deliver.Hints) {
 	}
 }
 
-// Stop ends the loops and waits until they have, or ctx ends. Requests are still answered. Stopping an
-// engine that was not started is harmless.
+// Stop ends the loops and waits until they have, or ctx ends; of several servers on a store this one then takes its
+// leave, so that the others take over at once. Requests are still answered. Stopping an engine that was not started is
+// harmless.
 func (e *Engine) Stop(ctx context.Context) error {
+	if err := e.stopLoops(ctx); err != nil || !e.shared {
+		return err
+	}
+	if err := e.leave(ctx); err != nil {
+		return fmt.Errorf("this server's row stays in the store until its lease ends: %w", err)
+	}
+	return nil
+}
+
+func (e *Engine) stopLoops(ctx context.Context) error {
 	if e.loops.stop == nil {
 		return nil
 	}
@@ -81,16 +92,10 @@ func (e *Engine) Stop(ctx context.Context) error {
 	go func() { e.loops.done.Wait(); close(done) }()
 	select {
 	case <-done:
+		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("the engine's loops did not end: %w", ctx.Err())
 	}
-	if !e.shared {
-		return nil
-	}
-	if err := e.leave(ctx); err != nil {
-		return fmt.Errorf("this server's row stays in the store until its lease ends: %w", err)
-	}
-	return nil
 }
 
 // Signalled hands on the signals of a commit: timers to the timer loop, messages to delivery. It never

@@ -51,9 +51,13 @@ func (e *Engine) retains(ctx context.Context) (time.Duration, error) {
 // since it last looked, and compacts what is too old or too much, in bounded steps that yield to requests. more
 // reports whether something is left to do in this round. It goes round all workspaces, paused ones too: what a
 // journal keeps is no state of the machine. A journal that cannot be read is logged and passed over; errors are those
-// that concern every workspace. Not safe for concurrent use.
+// that concern every workspace. Of several servers on a store, one does it. Not safe for concurrent use.
 func (e *Engine) Retain(ctx context.Context) (more bool, err error) {
 	r := &e.retainer
+	if !e.owns("journal") {
+		*r = retainer{} // whoever is to do it follows the journals by itself
+		return false, nil
+	}
 	if r.followed == nil {
 		r.followed = map[string]*follower{}
 	}

@@ -343,3 +343,40 @@ func TestNewestConnectionWinsAcrossServers(t *testing.T) {
 		t.Error("the row of a connection that has ended is left")
 	}
 }
+
+// Once one server has answered that a promise has timed out, no other settles it otherwise, though its clock says that
+// there is time left: whoever was told may have acted upon it.
+func TestTimedOutStaysTimedOutAcrossServers(t *testing.T) {
+	target := protocol.Tags{}.With(protocol.TagTarget, "poll://any@g")
+	for name, ask := range map[string]protocol.Request{
+		"a read":                       &protocol.PromiseGet{ID: "p"},
+		"a read of the task":           &protocol.TaskGet{ID: "p"},
+		"a create that finds it":       &protocol.PromiseCreate{ID: "p", TimeoutAt: 1 << 50, Tags: target},
+		"a callback":                   &protocol.PromiseRegisterCallback{Awaited: "p", Awaiter: "other"},
+		"a settle that comes too late": &protocol.PromiseSettle{ID: "p", State: protocol.Resolved},
+	} {
+		f := newFleet(t, 2)
+		ahead, behind := f.nodes[0], f.nodes[1]
+		ahead.clock.step(1500 * time.Millisecond)
+		f.do(behind, &protocol.PromiseCreate{ID: "other", TimeoutAt: 1 << 50, Tags: target})
+		f.do(behind, &protocol.PromiseCreate{ID: "p", TimeoutAt: behind.Now() + 1000, Tags: target})
+		told := f.do(ahead, ask)
+		settled := f.do(behind, &protocol.PromiseSettle{ID: "p", State: protocol.Resolved}).Body.(protocol.PromiseBody)
+		if settled.Promise.State != protocol.RejectedTimedout {
+			t.Errorf("%s was answered %+v, and then it was settled as %s", name, told.Body, settled.Promise.State)
+		}
+	}
+}
+
+// A search does not store what its page shows as expired: nobody acts upon a list, and a page has up to 1,000 rows.
+func TestSearchStoresNothing(t *testing.T) {
+	f := newFleet(t, 2)
+	n := f.nodes[0]
+	f.do(n, &protocol.PromiseCreate{ID: "p", TimeoutAt: n.Now() + 100, Tags: protocol.Tags{}})
+	n.clock.advance(200 * time.Millisecond)
+	f.do(n, &protocol.PromiseSearch{State: protocol.RejectedTimedout, Limit: 10})
+	o, err := keyspace.Object("p", f.get(keyspace.For("default", n.layout).Object("p")))
+	if err != nil || o.State != protocol.Pending {
+		t.Errorf("stored as %v, %v", o.State, err)
+	}
+}

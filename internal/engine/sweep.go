@@ -35,8 +35,11 @@ func (e *Engine) sweeps(ctx context.Context) (time.Duration, error) {
 // Sweep looks at the next page of objects and persists the expired promises among them that nobody armed,
 // so that they do not pile up under "pending"; and at the next page of unblock messages, giving up those that
 // could not be delivered for UnblockExpiryMs. It goes round the whole store, page by page. Workspaces that
-// debug.start has paused are passed over. Not safe for concurrent use.
+// debug.start has paused are passed over. Of several servers on a store, one does it. Not safe for concurrent use.
 func (e *Engine) Sweep(ctx context.Context) error {
+	if !e.owns("sweep") {
+		return nil
+	}
 	if err := e.sweepObjects(ctx); err != nil {
 		return err
 	}

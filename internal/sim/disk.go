@@ -13,13 +13,15 @@ import (
 
 // disk is the store that outlives the servers. Everything that was committed is on it.
 type disk struct {
+	memory   *memkv.Store
 	store    kv.Store
 	outcomes []kv.Outcome // of commits that were reported as unknown; the token is the index
 }
 
 // newDisk makes an empty disk. With twice it runs every closure twice, as the contract allows.
 func newDisk(wrap func(kv.Store) kv.Store, twice bool) *disk {
-	d := &disk{store: memkv.Open(memkv.Options{Keys: keyspace.Register(), RunTwice: twice})}
+	memory := memkv.Open(memkv.Options{Keys: keyspace.Register(), RunTwice: twice})
+	d := &disk{memory: memory, store: memory}
 	if wrap != nil {
 		d.store = wrap(d.store)
 	}
@@ -33,6 +35,7 @@ type handle struct {
 	world    *world
 	server   *server
 	disk     *disk
+	store    kv.Store
 	dead     bool // that life is over
 	mute     bool // the commit under way tells nobody
 	hidden   bool // the last transaction has committed, and nobody was told
@@ -93,7 +96,7 @@ func (h *handle) Update(ctx context.Context, hints kv.Hints, fn func(kv.Tx) erro
 }
 
 func (h *handle) commit(ctx context.Context, hints kv.Hints, fn func(kv.Tx) error) (kv.Position, error) {
-	pos, err := h.disk.store.Update(ctx, hints, fn)
+	pos, err := h.store.Update(ctx, hints, fn)
 	if err == nil && !pos.IsZero() {
 		h.world.stats.Commits++
 	}
@@ -102,7 +105,7 @@ func (h *handle) commit(ctx context.Context, hints kv.Hints, fn func(kv.Tx) erro
 
 // undo runs a transaction, takes it back and fails it.
 func (h *handle) undo(ctx context.Context, hints kv.Hints, fn func(kv.Tx) error, failure error) (kv.Position, error) {
-	_, err := h.disk.store.Update(ctx, hints, func(tx kv.Tx) error {
+	_, err := h.store.Update(ctx, hints, func(tx kv.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -160,7 +163,7 @@ func (h *handle) View(ctx context.Context, fn func(kv.Snapshot) error) error {
 	if h.world.exempt == 0 && h.world.weather.p(StoreDown) > 0 {
 		return h.fault(kv.ErrUnavailable, "the store is down")
 	}
-	return h.disk.store.View(ctx, fn)
+	return h.store.View(ctx, fn)
 }
 
 // linger makes a call slow.
@@ -185,29 +188,38 @@ func (h *handle) Resolve(_ context.Context, t kv.Token) (kv.Outcome, kv.Position
 	return h.disk.outcomes[i], kv.Position{}, nil
 }
 
-// Signals implements kv.Store.
+// Signals implements kv.Store. The signals of other servers come later, or never (fleet.go).
 func (h *handle) Signals(fn func([]kv.Signal)) (stop func()) {
-	return h.disk.store.Signals(func(signals []kv.Signal) {
-		w := h.world
+	h.server.hear = fn
+	return h.store.Signals(func(signals []kv.Signal) {
 		if h.dead || h.mute {
 			return
 		}
-		lost := chance(w.chaos, w.weather.p(DropHints))
-		late := chance(w.chaos, w.weather.p(Delay)) || (lost && chance(w.chaos, 0.5))
-		switch {
-		case late: // others overtake it
-			w.stats.HintsDropped++
-			w.after(between(w.chaos, time.Millisecond, 2*time.Second), func() {
-				if !h.dead {
-					fn(signals)
-				}
-			})
-			return
-		case lost:
-			w.stats.HintsDropped++
-			return
-		}
+		h.hint(signals, 0, fn)
+		h.world.carrySignals(h.server, signals)
+	})
+}
+
+// hint gives signals to a server that lives, unless they are lost or come late on the way.
+func (h *handle) hint(signals []kv.Signal, takes time.Duration, fn func([]kv.Signal)) {
+	w := h.world
+	lost := chance(w.chaos, w.weather.p(DropHints))
+	late := chance(w.chaos, w.weather.p(Delay)) || (lost && chance(w.chaos, 0.5))
+	switch {
+	case late: // others overtake it
+		w.stats.HintsDropped++
+		takes += between(w.chaos, time.Millisecond, 2*time.Second)
+	case lost:
+		w.stats.HintsDropped++
+		return
+	case takes == 0:
 		fn(signals)
+		return
+	}
+	w.after(takes, func() {
+		if !h.dead {
+			fn(signals)
+		}
 	})
 }
 

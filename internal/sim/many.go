@@ -47,6 +47,9 @@ func (s *Stats) Add(o Stats) {
 	s.HintsDropped += o.HintsDropped
 	s.Crashes += o.Crashes
 	s.Lives += o.Lives
+	s.Servers += o.Servers
+	s.Pauses += o.Pauses
+	s.Leaves += o.Leaves
 	s.Inspections += o.Inspections
 	s.Occurrences += o.Occurrences
 	s.VirtualMs += o.VirtualMs

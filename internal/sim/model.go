@@ -63,10 +63,10 @@ func (w *world) follow() {
 		if v := e.To.Version - e.From.Version; v != 0 && (v != 1 || e.To.Task != protocol.TaskAcquired) {
 			w.fail("a version changes other than by a claim: %q from %s to %s, by %s", e.ID, e.From, e.To, e.Cause)
 		}
-		if e.At < f.latest {
+		if e.At < f.latest-w.apart {
 			w.fail("the server's time goes back: %s of %q at %d, after %d", e.Cause, e.ID, e.At, f.latest)
 		}
-		f.latest = e.At
+		f.latest = max(f.latest, e.At)
 		w.timely(e)
 		if e.Cause == journal.CauseLease && e.From.Task == protocol.TaskAcquired {
 			w.ledger.leaseEnds(e.ID, e.From.Version, e.At)
@@ -95,7 +95,7 @@ func (w *world) timely(e journal.Entry) {
 	default:
 		return
 	}
-	if late := e.At - dueAt; late > lateMsMax {
+	if late := e.At - dueAt; late > lateMsMax+w.lateMs() {
 		w.fail("%s of %q comes %d ms late, although nothing is wrong but hints that get lost", e.Cause, e.ID, late)
 	}
 }
@@ -123,6 +123,7 @@ func (f *follower) step(e journal.Entry) {
 
 // asked is a request while the server is at it.
 type asked struct {
+	server *server
 	engine *engine.Engine
 	handle *handle
 	req    protocol.Request
@@ -132,7 +133,7 @@ type asked struct {
 
 func (w *world) asks(s *server, req protocol.Request) asked {
 	w.follow()
-	return asked{s.engine, s.handle, req, s.engine.Now(), w.passes}
+	return asked{s, s.engine, s.handle, req, s.engine.Now(), w.passes}
 }
 
 // answered judges an answer by what has become of its transaction, and compares it with the model's. died: the server
@@ -152,10 +153,10 @@ func (w *world) answered(a asked, reply protocol.Reply, died bool) {
 		}
 		return
 	}
-	if now := a.engine.Now(); now < w.served {
-		w.fail("the server's time goes back: %s is answered at %d, after an answer at %d", show(a.req), now, w.served)
+	if now := a.engine.Now(); now < a.server.served {
+		w.fail("the server's time goes back: %s is answered at %d, after an answer at %d", show(a.req), now, a.server.served)
 	} else if a.passes == w.passes {
-		w.served = now
+		a.server.served = now
 	}
 	if m == nil || w.failure != nil {
 		return

@@ -76,6 +76,21 @@ func (w *world) arrive(c *call) {
 	if n := len(w.servers); n > 1 {
 		s = w.servers[w.net.IntN(n)]
 	}
+	if c.sure && s.asleep > w.now { // it would be done late
+		if s = w.anyServer(); s == nil {
+			w.answer(c, protocol.Reply{}, false)
+			return
+		}
+	}
+	if s.asleep > w.now {
+		w.after(s.asleep-w.now, func() { w.arriveAt(c, s) })
+		return
+	}
+	w.arriveAt(c, s)
+}
+
+// arriveAt is a request at the door of one server.
+func (w *world) arriveAt(c *call, s *server) {
 	if !s.up {
 		w.answer(c, protocol.Reply{}, false)
 		return

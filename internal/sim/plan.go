@@ -28,12 +28,14 @@ const (
 	ClockStep                     // the server's wall clock jumps
 	DiskFull                      // nothing can be written
 	StoreDown                     // nothing can be read or written
+	PauseServer                   // one of several servers does nothing for a while, often for longer than its lease, and goes on
+	LeaveServer                   // one of several servers takes its leave, and comes back
 	faultKinds                    // how many there are
 )
 
 var faultNames = [faultKinds]string{
 	"lose messages", "duplicate", "delay", "cut streams", "mute stream", "kill worker", "kill server", "conflicts",
-	"unknown outcomes", "slow calls", "drop hints", "clock step", "disk full", "store down",
+	"unknown outcomes", "slow calls", "drop hints", "clock step", "disk full", "store down", "pause server", "leave server",
 }
 
 // String names the kind as traces show it.
@@ -78,12 +80,19 @@ const (
 	clockStepMax = 12 * time.Second
 )
 
-// NewPlan makes the faults of a seed.
-func NewPlan(seed uint64) *Plan {
+// NewPlan makes the faults of a seed, for as many servers as the seed chooses.
+func NewPlan(seed uint64) *Plan { return NewPlanFor(seed, newFleet(seed).servers) }
+
+// NewPlanFor makes the faults of a seed for a number of servers.
+func NewPlanFor(seed uint64, servers int) *Plan {
 	r := newRand(seed, streamPlan)
 	p := &Plan{Calm: stormFor}
+	kinds := faultKinds
+	if servers == 1 {
+		kinds = PauseServer
+	}
 	for range faultsMin + r.IntN(faultsMax-faultsMin+1) {
-		p.Faults = append(p.Faults, newFault(r))
+		p.Faults = append(p.Faults, newFault(r, kinds))
 	}
 	if chance(r, 0.3) {
 		p.Faults = append(p.Faults, comesTogether(r)...)
@@ -92,9 +101,9 @@ func NewPlan(seed uint64) *Plan {
 	return p
 }
 
-func newFault(r *rand.Rand) Fault {
+func newFault(r *rand.Rand, kinds FaultKind) Fault {
 	f := Fault{
-		Kind: FaultKind(r.IntN(int(faultKinds))),
+		Kind: FaultKind(r.IntN(int(kinds))),
 		At:   between(r, 0, stormFor*9/10),
 		For:  between(r, 100*time.Millisecond, 4*time.Second),
 		P:    r.Float64(),
@@ -103,7 +112,9 @@ func newFault(r *rand.Rand) Fault {
 	switch f.Kind {
 	case LoseMessages, Duplicate, Delay, Conflicts, Unknown, SlowCalls:
 		f.P *= 0.5
-	case KillWorker, KillServer:
+	case PauseServer:
+		f.For = between(r, 100*time.Millisecond, 3*leaseFor)
+	case KillWorker, KillServer, LeaveServer:
 		f.For = between(r, 10*time.Millisecond, 3*time.Second)
 	case ClockStep:
 		f.For = between(r, -clockStepMax, clockStepMax)
@@ -179,7 +190,11 @@ func (w *world) strike(f Fault) {
 			s.handle.killAt(1+f.Who, f.P >= 0.5)
 		}
 	case ClockStep:
-		w.servers[f.Who%len(w.servers)].offset += f.For
+		w.stepClock(w.servers[f.Who%len(w.servers)], f.For)
+	case PauseServer:
+		w.servers[f.Who%len(w.servers)].sleep(f.For)
+	case LeaveServer:
+		w.servers[f.Who%len(w.servers)].leave(f.For)
 	default:
 		w.hold(f)
 	}
@@ -202,6 +217,7 @@ func (w *world) calmDown() {
 	w.calm = true
 	w.weather = weather{}
 	for _, s := range w.servers {
+		s.asleep = w.now
 		if s.handle != nil {
 			s.handle.killIn = 0
 		}

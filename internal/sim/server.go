@@ -9,6 +9,7 @@ import (
 
 	"abide/internal/deliver"
 	"abide/internal/engine"
+	"abide/kv"
 )
 
 // The server's settings: as short as the storm needs them, in the proportions of the defaults.
@@ -34,8 +35,12 @@ type server struct {
 	up    bool
 	life  int // numbers its lives; whatever belongs to an earlier one does nothing any more
 
+	store   kv.Store      // the disk as this server opens it
 	offset  time.Duration // of its wall clock
+	served  int64         // the largest instant at which it has answered anything, epoch ms
 	downFor time.Duration // how long it stays down when it dies
+	asleep  time.Duration // until then it does nothing
+	hear    func([]kv.Signal)
 
 	handle *handle
 	engine *engine.Engine
@@ -81,10 +86,12 @@ func (s *server) boot() {
 	w := s.world
 	s.life++
 	life := s.life
-	s.handle = &handle{world: w, server: s, disk: w.disk}
+	s.handle = &handle{world: w, server: s, disk: w.disk, store: s.store}
 	e, err := engine.Open(context.Background(), s.handle, engine.Options{
 		RetryTimeoutMs:  retryTimeout.Milliseconds(),
 		PollIntervalMs:  pollInterval.Milliseconds(),
+		LeaseMs:         leaseFor.Milliseconds(),
+		Shared:          w.shared(),
 		ServerID:        fmt.Sprintf("server%d", s.index),
 		UnblockExpiryMs: unblockExpiry.Milliseconds(),
 		JournalEntries:  journalEntries,
@@ -110,13 +117,19 @@ func (s *server) boot() {
 		s.outbox = w.config.Outbox(s.outbox)
 	}
 	s.core = deliver.NewCore(w.config.Delivery)
+	if w.shared() {
+		s.core.Share(e.Roster())
+	}
 	s.streams = nil
 	s.classes = [deliver.Classes]classLoop{}
 	s.passing = false
 	s.detach = e.Attach(s)
 	s.up = true
 	s.planTimers(0)
-	w.after(sweepEvery, func() { s.sweep(life) })
+	s.after(sweepEvery, func() { s.sweep(life) })
+	if w.shared() {
+		w.after(0, func() { s.keepPlace(life) })
+	}
 	for cl := range deliver.Classes {
 		s.planClass(cl, 0)
 	}
@@ -131,9 +144,14 @@ func (s *server) bootAgain(life int) {
 
 // crash ends a life at once, in the middle of whatever it is doing, and plans the next one.
 func (s *server) crash() {
+	s.world.log("server %d dies", s.index)
+	s.world.stats.Crashes++
+	s.goDown()
+}
+
+// goDown ends a life and plans the next one.
+func (s *server) goDown() {
 	w := s.world
-	w.log("server %d dies", s.index)
-	w.stats.Crashes++
 	w.trouble(s.downFor)
 	s.handle.dead = true
 	s.up = false
@@ -154,7 +172,7 @@ func (s *server) crash() {
 func (s *server) planTimers(sleep time.Duration) {
 	s.timerGen++
 	gen, life := s.timerGen, s.life
-	s.world.after(sleep, func() {
+	s.after(sleep, func() {
 		if s.life == life && s.timerGen == gen && !s.passing {
 			s.timers(life)
 		}
@@ -193,7 +211,7 @@ func (s *server) sweep(life int) {
 		s.world.log("retention: %v", err)
 	}
 	if s.life == life {
-		s.world.after(sweepEvery, func() { s.sweep(life) })
+		s.after(sweepEvery, func() { s.sweep(life) })
 	}
 }
 
@@ -202,7 +220,7 @@ func (s *server) planClass(cl deliver.Class, in time.Duration) {
 	l := &s.classes[cl]
 	l.gen++
 	gen, life := l.gen, s.life
-	s.world.after(in, func() {
+	s.after(in, func() {
 		if s.life == life && l.gen == gen {
 			s.round(cl, life)
 		}
@@ -221,7 +239,7 @@ func (s *server) round(cl deliver.Class, life int) {
 		s.planClass(cl, time.Duration(l.wakeAt-now)*time.Millisecond)
 		return
 	}
-	w.after(between(w.chaos, 0, 200*time.Microsecond), func() {
+	s.after(between(w.chaos, 0, 200*time.Microsecond), func() {
 		if s.life != life {
 			return
 		}
@@ -229,7 +247,7 @@ func (s *server) round(cl deliver.Class, life int) {
 		if s.life != life {
 			return
 		}
-		w.after(between(w.chaos, 0, 200*time.Microsecond), func() {
+		s.after(between(w.chaos, 0, 200*time.Microsecond), func() {
 			if s.life != life {
 				return
 			}

@@ -20,6 +20,8 @@ type Config struct {
 	Model bool
 	// Trace takes a line for everything that happens; nil for none.
 	Trace io.Writer
+	// Servers is how many servers there are on the store, 1 to 3; 0 for what the seed chooses.
+	Servers int
 	// Delivery are the limits of the server's delivery; the zero value for what the seed chooses.
 	Delivery deliver.Limits
 	// Wrap replaces the disk by a worse one; nil for none.
@@ -45,6 +47,9 @@ type Stats struct {
 	HintsDropped int // or late
 	Crashes      int
 	Lives        int // of servers
+	Servers      int
+	Pauses       int // of servers that went on afterwards
+	Leaves       int // of servers that took their leave
 	Inspections  int
 	Occurrences  int   // of schedules
 	VirtualMs    int64 // from the beginning to the end
@@ -91,12 +96,13 @@ func newWorld(c Config) *world {
 		net: newRand(c.Seed, streamNet), chaos: newRand(c.Seed, streamChaos), play: newRand(c.Seed, streamPlay),
 	}
 	w.disk = newDisk(c.Wrap, chance(w.play, 0.1))
+	w.lay(c)
 	if w.program == nil {
 		w.program = NewProgram(c.Seed)
 	}
 	w.nodes = w.program.index()
 	if w.plan == nil {
-		w.plan = NewPlan(c.Seed)
+		w.plan = NewPlanFor(c.Seed, w.layout.servers)
 	}
 	if w.config.Delivery == (deliver.Limits{}) && chance(w.play, 0.3) {
 		w.config.Delivery = deliver.Limits{MaxExecutes: 1 + w.play.IntN(3), MaxUnblocks: 1 + w.play.IntN(2), MaxHints: 1, WriteBytes: 1}
@@ -105,16 +111,13 @@ func newWorld(c Config) *world {
 		w.config.Delivery.HoldMs = retryTimeout.Milliseconds()
 	}
 	w.ledger = newLedger(w)
-	w.follower = newFollower(c.Model && !w.program.Large) // the model knows no bounds of a preload in bytes
+	w.follower = newFollower(c.Model && !w.program.Large && w.layout.servers == 1) // the model knows no bounds of a preload in bytes
 	return w
 }
 
 // begin makes everybody and their plans.
 func (w *world) begin() {
-	w.servers = []*server{{world: w, downFor: time.Second}}
-	for _, s := range w.servers {
-		s.boot()
-	}
+	w.populate()
 	for i, group := range append(groups, groups...) {
 		k := &worker{world: w, index: i, group: group}
 		k.habits = habits{fenced: i != 3, emptied: i == 1 && chance(w.play, 0.5), stable: i == 2}

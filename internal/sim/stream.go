@@ -41,7 +41,7 @@ func (w *world) connect(owner listener, group, pid string) *stream {
 	if n := len(w.servers); n > 1 {
 		st.server = w.servers[w.net.IntN(n)]
 	}
-	w.after(w.latency(), st.register)
+	st.server.after(w.latency(), st.register)
 	return st
 }
 
@@ -79,7 +79,7 @@ func (st *stream) planWrite() {
 		return
 	}
 	st.writing = true
-	st.world.after(0, st.write)
+	st.server.after(0, st.write)
 }
 
 // write takes what waits, writes it, flushes it, and looks again.

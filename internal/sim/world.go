@@ -33,7 +33,9 @@ type world struct {
 	follower     *follower
 	passes       int           // how often time has passed in slow calls
 	troubleUntil time.Duration // until then the server may be late
-	served       int64         // the largest instant at which anything was answered, epoch ms
+	layout       fleet         // of servers
+	furthest     int64         // the largest reading of any server's clock, epoch ms, where several share the store
+	apart        int64         // how far the clocks of two servers have been apart at most, ms
 	weather      weather
 	calm         bool // faults have stopped
 	over         bool // everything has come to its end
@@ -52,6 +54,7 @@ const (
 	streamNet
 	streamChaos
 	streamPlay
+	streamFleet
 )
 
 func newRand(seed uint64, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
@@ -107,6 +110,7 @@ func (w *world) step(limit time.Duration) bool {
 	for _, s := range w.servers {
 		s.poke()
 	}
+	w.compareClocks()
 	w.follow()
 	if w.stats.Events%inspectEvery == 0 {
 		w.inspect()

@@ -134,6 +134,17 @@ func (t *Txn) decode(id string, b []byte) (*machine.Object, error) {
 	return o, nil
 }
 
+// Expired lists, in no order, the promises that this transaction has met whose deadlines have passed and are not stored
+// as settled.
+func (t *Txn) Expired(now int64) (ids []string) {
+	for id, e := range t.cache {
+		if o := e.object; o != nil && o.State == protocol.Pending && o.TimeoutAt <= now {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // Load implements machine.State: one GetMany for what is not at hand.
 func (t *Txn) Load(ids []string) error {
 	keys := make([][]byte, 0, len(ids))
