@@ -76,10 +76,7 @@ type engine struct {
 	once  sync.Once
 }
 
-var (
-	_ batch.Remote     = (*engine)(nil)
-	_ batch.Incarnated = (*engine)(nil)
-)
+var _ batch.Remote = (*engine)(nil)
 
 // Open opens the store in a database, and makes it where there is none. It needs the server to answer; ctx bounds
 // how long it waits. ErrFormat if the database is not one that this program can open, ErrDurability if its server would

@@ -176,11 +176,19 @@ func (w *writer) commit(c batch.Commit) error {
 	script.write(c.Writes)
 	number := encodeSequence(c.Sequence)
 	script.write([]batch.Write{{Key: counterKey, Value: number}, {Key: writerRow(w.opened), Value: number}})
+	f := w.format
+	if c.Incarnation != 0 {
+		f.incarnation = c.Incarnation
+		script.write([]batch.Write{{Key: formatKey, Value: f.encode()}})
+	}
 	script.add("COMMIT", nil)
 	err := w.session.send(script)
 	switch {
 	case err == nil:
-		w.fresh = false
+		if w.fresh = false; f != w.format {
+			w.format = f
+			w.connector.store.Store(&f)
+		}
 		w.horizon.reach(c.Sequence)
 		return nil
 	case errors.Is(identity(err), kv.ErrConflict) || isReadOnly(err):
@@ -270,20 +278,6 @@ func (w *writer) clock() time.Time {
 		return time.Time{}
 	}
 	return w.now()
-}
-
-// SetIncarnation implements batch.Incarnated.
-func (w *writer) SetIncarnation(incarnation uint32) error {
-	f := w.format
-	f.incarnation = incarnation
-	script := &script{limit: w.session.packetBytes}
-	script.write([]batch.Write{{Key: formatKey, Value: f.encode()}})
-	if err := w.session.send(script); err != nil {
-		return failure("import", err)
-	}
-	w.format = f
-	w.connector.store.Store(&f)
-	return nil
 }
 
 // keep is called every tick. It keeps a session that is not used, which the server would end, and makes one where there

@@ -49,6 +49,7 @@ func TestConformance(t *testing.T) {
 					},
 					Reopen:     reopen,
 					Second:     reopen,
+					Imports:    true,
 					Operations: 1500,
 				}
 				if os.Getenv("ABIDE_LONG") == "1" {
