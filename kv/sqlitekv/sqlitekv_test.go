@@ -71,3 +71,32 @@ func TestSecondOpenIsRefusedAndNamesTheHolder(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A follower of the journal that finds nothing new costs the looks themselves and nothing else: no transaction, no
+// byte in the log, no position.
+func TestAnIdleFollowerCostsOnlyItsLooks(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "a.db"))
+	last, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error { return tx.Append([]byte("p"), []byte("1")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.Stats()
+	after := kv.EntryPosition{Commit: last, Index: kv.AfterCommit}
+	for range 200 {
+		if err := s.View(context.Background(), func(snap kv.Snapshot) error {
+			entries, err := snap.Journal([]byte("p"), after, 10)
+			if len(entries) > 0 || snap.Bound() != last {
+				t.Errorf("%d entries after the last one, the bound is %v", len(entries), snap.Bound())
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now := s.Stats(); now != before {
+		t.Errorf("looking changed the store's counters from %+v to %+v", before, now)
+	}
+	if next := put(t, s, "k", "v"); next.Sequence() != last.Sequence()+1 {
+		t.Errorf("the commit after %v is %v", last, next)
+	}
+}
