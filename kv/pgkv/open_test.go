@@ -1,0 +1,119 @@
+package pgkv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"abide/internal/testenv"
+	"abide/kv"
+	"abide/kv/pgkv"
+)
+
+// as is a URL with another user.
+func as(t *testing.T, server, user, password string) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(user, password)
+	return u.String()
+}
+
+func mustExec(t *testing.T, server, sql string) {
+	t.Helper()
+	if err := testenv.Exec(server, sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// A role that may do nothing but serve the store, in a schema that somebody else has made from what Schema returns.
+func TestLeastPrivilege(t *testing.T) {
+	onEach(t, func(t *testing.T, version string) {
+		const schema = `My "own" Schema`
+		server, role := testenv.Postgres(t, version), testenv.Name()
+		mustExec(t, server, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'p[a]ss'", role))
+		t.Cleanup(func() { mustExec(t, server, fmt.Sprintf("DROP OWNED BY %s; DROP ROLE %s", role, role)) })
+		opt := pgkv.Options{URL: as(t, server, role, "p[a]ss"), Schema: schema, Now: time.Now}
+		_, err := pgkv.Open(context.Background(), opt)
+		if err == nil || !strings.Contains(err.Error(), "migrate --print") {
+			t.Fatalf("a role that may not make the schema: %v", err)
+		}
+		mustExec(t, server, pgkv.Schema(schema))
+		mustExec(t, server, pgkv.Schema(schema)) // changes nothing
+		mustExec(t, server, fmt.Sprintf(`GRANT USAGE ON SCHEMA "My ""own"" Schema" TO %s; GRANT SELECT, INSERT, UPDATE, DELETE ON "My ""own"" Schema".kv TO %s`, role, role))
+		s := open(t, opt)
+		var l ledger
+		if err := l.run(s); err != nil {
+			t.Error(err)
+		}
+		l.check(t, s, s)
+	})
+}
+
+func TestOpenRefuses(t *testing.T) {
+	onEach(t, func(t *testing.T, version string) {
+		for name, tc := range map[string]struct{ sql, says string }{
+			"commits that are not durable":   {"ALTER ROLE %[1]s SET synchronous_commit = off", "synchronous_commit is off"},
+			"a format that it does not know": {`UPDATE abide.kv SET v = '\x000000630000006300000001' WHERE k = '\xff66'`, "has format 99"},
+			"a table of somebody else's":     {"DELETE FROM abide.kv", "not a store"},
+			"a table with other columns":     {"ALTER TABLE abide.kv RENAME k TO kk", "cannot be read"},
+			"a counter that does not decode": {`UPDATE abide.kv SET v = '\x00' WHERE k = '\xff7a'`, "damaged"},
+			"a role that may not read it":    {"REVOKE SELECT ON abide.kv FROM %[1]s", "cannot be read"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				server, role := testenv.Postgres(t, version), testenv.Name()
+				mustExec(t, server, pgkv.Schema(""))
+				mustExec(t, server, fmt.Sprintf(`CREATE ROLE %[1]s LOGIN; GRANT USAGE ON SCHEMA abide TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON abide.kv TO %[1]s`, role))
+				t.Cleanup(func() { mustExec(t, server, fmt.Sprintf("DROP OWNED BY %[1]s; DROP ROLE %[1]s", role)) })
+				opt := pgkv.Options{URL: as(t, server, role, ""), Now: time.Now}
+				if err := open(t, opt).Close(); err != nil {
+					t.Fatal(err)
+				}
+				sql := tc.sql
+				if strings.Contains(sql, "%[1]s") {
+					sql = fmt.Sprintf(sql, role)
+				}
+				mustExec(t, server, sql)
+				_, err := pgkv.Open(context.Background(), opt)
+				if err == nil || !strings.Contains(err.Error(), tc.says) {
+					t.Fatalf("%v, want it to say %q", err, tc.says)
+				}
+				if name == "commits that are not durable" {
+					opt.AcceptDataLoss = true
+					if d := open(t, opt).Durability(); d != tc.says {
+						t.Errorf("the durability is %q", d)
+					}
+				}
+			})
+		}
+	})
+}
+
+// A standby cannot be written: writes are refused, reads are answered.
+func TestReadOnlyServer(t *testing.T) {
+	server := testenv.Postgres(t, testenv.PostgresVersions[0])
+	s := open(t, pgkv.Options{URL: server})
+	if d := s.Durability(); d != "durable" || !s.Shared() {
+		t.Errorf("the durability is %q, shared: %v", d, s.Shared())
+	}
+	var l ledger
+	if err := l.run(s); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, server, "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '25006'; END $$;"+
+		"CREATE TRIGGER refuse BEFORE INSERT ON abide.kv FOR EACH STATEMENT EXECUTE FUNCTION refuse()")
+	if err := l.run(s); !errors.Is(err, kv.ErrUnavailable) || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("a write: %v", err)
+	}
+	mustExec(t, server, "DROP TRIGGER refuse ON abide.kv")
+	if err := l.run(s); err != nil {
+		t.Error(err)
+	}
+	l.check(t, s, s)
+}

@@ -1,0 +1,53 @@
+package pgkv_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"abide/internal/testenv"
+	"abide/kv"
+	"abide/kv/kvtest"
+	"abide/kv/pgkv"
+)
+
+// Behind a pooler in transaction mode every transaction may run on another session.
+func TestPooler(t *testing.T) {
+	onEach(t, func(t *testing.T, version string) {
+		server := testenv.Postgres(t, version)
+		pooler := testenv.PgBouncer(t, server)
+		var schema string
+		reopen := func(t testing.TB, c kvtest.Config) kv.Store {
+			return open(t, pgkv.Options{URL: pooler, ListenURL: server, Schema: schema, Keys: c.Keys, Now: c.Now})
+		}
+		h := kvtest.Harness{
+			Open: func(t testing.TB, c kvtest.Config) kv.Store {
+				schema = testenv.Name()
+				return reopen(t, c)
+			},
+			Reopen: reopen, Second: reopen, Operations: 300,
+		}
+		if os.Getenv("ABIDE_LONG") == "1" {
+			h.Operations = 20_000
+		}
+		kvtest.Run(t, h)
+	})
+}
+
+// Notifications do not pass a pooler: the store says that it does not listen, and works.
+func TestListeningThroughAPooler(t *testing.T) {
+	server := testenv.Postgres(t, testenv.PostgresVersions[0])
+	pooler := testenv.PgBouncer(t, server)
+	deaf := open(t, pgkv.Options{URL: pooler})
+	var l ledger
+	for range 3 {
+		if err := l.run(deaf); err != nil {
+			t.Error(err)
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	if deaf.Stats().Listening {
+		t.Error("the store says that it listens through a pooler")
+	}
+	l.check(t, deaf, deaf)
+}
