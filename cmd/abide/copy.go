@@ -76,7 +76,11 @@ func (c *copyCommand) Run(in surroundings, _ *environment) error {
 	if c.JSON {
 		return errors.Join(err, json.NewEncoder(in.stdout).Encode(r))
 	}
-	for _, p := range r.Problems {
+	for i, p := range r.Problems {
+		if i == problemsShown {
+			fmt.Fprintf(in.stdout, "... and %d more\n", r.ProblemCount-problemsShown)
+			break
+		}
 		fmt.Fprintln(in.stdout, p)
 	}
 	if err == nil {
@@ -84,6 +88,9 @@ func (c *copyCommand) Run(in surroundings, _ *environment) error {
 	}
 	return err
 }
+
+// problemsShown is how many problems a person sees; --json has more.
+const problemsShown = 20
 
 // copying is a copy under way.
 type copying struct {
@@ -155,6 +162,9 @@ func (c *copying) verify(ctx context.Context, content copy.Content) (err error) 
 	}
 	for _, difference := range content.Differences(arrived) {
 		c.problem(difference)
+	}
+	if arrived.Last.Incarnation() <= content.Last.Incarnation() {
+		return fmt.Errorf("%s has not taken a new incarnation: this is a fault of its engine", c.to)
 	}
 	if c.report.ProblemCount > 0 {
 		return errors.New("the copy is not what the source is: empty the target and copy again")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"abide/kv"
 )
@@ -37,7 +38,12 @@ func (f *fixture) importer() kv.Importer {
 func (f *fixture) importStep(after, state string, rows ...kv.Entry) {
 	f.Helper()
 	step := kv.Import{Rows: rows, Incarnation: importIncarnation, Sequence: importSequence, After: importState(after), State: importState(state)}
-	if err := f.importer().Import(context.Background(), step); err != nil {
+	err := f.importer().Import(context.Background(), step)
+	for tries := 0; errors.Is(err, kv.ErrUnavailable) && tries < 1000; tries++ {
+		time.Sleep(10 * time.Millisecond) // the engine has failed, and comes back by itself
+		err = f.importer().Import(context.Background(), step)
+	}
+	if err != nil {
 		f.Fatalf("a step of an import: %v", err)
 	}
 	f.wantImportState(state)
