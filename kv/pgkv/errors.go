@@ -23,34 +23,34 @@ func failure(op string, err error) error {
 	is, detail := kv.ErrUnavailable, ""
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
-		is, detail = identity(server)
+		detail, is = identity(server)
 	}
 	return &kv.Error{Is: is, Store: storeName, Op: op, Detail: detail, Err: redacted{err}}
 }
 
 // identity says what an error of the server means, by its SQLSTATE, and what to do about it.
-func identity(e *pgconn.PgError) (is error, detail string) {
+func identity(e *pgconn.PgError) (detail string, is error) {
 	switch e.Code {
 	case "40001", "40P01", "55P03": // serialization, deadlock, lock timeout
-		return kv.ErrConflict, ""
+		return "", kv.ErrConflict
 	case "57014":
-		return kv.ErrUnavailable, "a statement took longer than its timeout"
+		return "a statement took longer than its timeout", kv.ErrUnavailable
 	case "25006":
-		return kv.ErrUnavailable, "the server is read-only: it is a standby, or default_transaction_read_only is on"
+		return "the server is read-only: it is a standby, or default_transaction_read_only is on", kv.ErrUnavailable
 	case "42501":
-		return kv.ErrUnavailable, "the role may not use the table: see docs/storage-postgres.md for what it needs"
+		return "the role may not use the table: see docs/storage-postgres.md for what it needs", kv.ErrUnavailable
 	case "42P01", "3F000":
-		return kv.ErrUnavailable, "the table is not there: the database may be another one than before"
+		return "the table is not there: the database may be another one than before", kv.ErrUnavailable
 	case "53100":
-		return kv.ErrUnavailable, "the server's disk is full"
+		return "the server's disk is full", kv.ErrUnavailable
 	}
 	switch {
 	case strings.HasPrefix(e.Code, "XX") && e.Code != "XX000":
-		return kv.ErrCorrupt, "the server reports damaged data"
+		return "the server reports damaged data", kv.ErrCorrupt
 	case strings.HasPrefix(e.Code, "53"):
-		return kv.ErrUnavailable, "the server has no more connections, memory or space"
+		return "the server has no more connections, memory or space", kv.ErrUnavailable
 	}
-	return kv.ErrUnavailable, ""
+	return "", kv.ErrUnavailable
 }
 
 // cause names the kind of an error for the counters: SQLSTATE, or what happened to the connection.

@@ -117,3 +117,20 @@ func TestReadOnlyServer(t *testing.T) {
 	}
 	l.check(t, s, s)
 }
+
+// Rows of servers that are gone do not pile up for ever.
+func TestForgottenWriters(t *testing.T) {
+	server := testenv.Postgres(t, testenv.PostgresVersions[0])
+	mustExec(t, server, pgkv.Schema("")+
+		`INSERT INTO abide.kv SELECT '\xff77' || int8send(n), int8send(n) FROM generate_series(1, 2500) AS n`)
+	s := open(t, pgkv.Options{URL: server})
+	var l ledger
+	if err := l.run(s); err != nil {
+		t.Error(err)
+	}
+	mustExec(t, server, `DO $$ BEGIN
+		IF (SELECT count(*) FROM abide.kv WHERE k >= '\xff77' AND k < '\xff78') <> 1001 THEN RAISE 'other rows are left'; END IF;
+		IF (SELECT count(*) FROM abide.kv WHERE k >= '\xff77' AND k < '\xff78' AND v > int8send(1500)) <> 1000 THEN RAISE 'the wrong rows are left'; END IF;
+		END $$`)
+	l.check(t, s, s)
+}

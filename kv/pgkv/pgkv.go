@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -214,9 +215,34 @@ func inspect(ctx context.Context, config *pgconn.Config, opt Options) (inspected
 	if found.format, err = parseFormat(formatRow); err != nil {
 		return inspected{}, fmt.Errorf("postgres: schema %s: %w", quoteName(schemaName(opt.Schema)), err)
 	}
-	found.counter, err = parseCounter(counterRow)
-	return found, err
+	if found.counter, err = parseCounter(counterRow); err != nil {
+		return inspected{}, err
+	}
+	return found, c.forgetWriters(ctx, tableName(opt.Schema))
 }
+
+// maxWriterRows is how many rows of writers are kept, at least: those that committed last.
+const maxWriterRows = 1000
+
+// forgetWriters removes the rows of servers that have been gone for long, once there are many. It does so under the
+// lock, where none of them commits.
+func (c *conn) forgetWriters(ctx context.Context, table string) error {
+	values, err := c.strings1(ctx, "SELECT count(*) > $1::int8 FROM "+table+" WHERE k >= $2::bytea AND k < $3::bytea",
+		[]byte(strconv.Itoa(2*maxWriterRows)), hexBytes(writerKey(0)), hexBytes(writersEnd))
+	if err == nil && values[0] == "t" {
+		_, err = c.pg.Exec(ctx, fmt.Sprintf(`BEGIN; SELECT FROM %[1]s WHERE k = '%[2]s' FOR UPDATE;
+			DELETE FROM %[1]s WHERE k >= '%[3]s' AND k < '%[4]s' AND k NOT IN
+				(SELECT k FROM %[1]s WHERE k >= '%[3]s' AND k < '%[4]s' ORDER BY v DESC LIMIT %[5]d);
+			COMMIT`, table, hexBytes(counterKey), hexBytes(writerKey(0)), hexBytes(writersEnd), maxWriterRows)).ReadAll()
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: the rows of servers that are gone cannot be removed: %w", redacted{err})
+	}
+	return nil
+}
+
+// hexBytes is a bytea as SQL's text.
+func hexBytes(b []byte) []byte { return fmt.Appendf(nil, "\\x%x", b) }
 
 // strings1 runs a query that answers with one row and returns its values as text.
 func (c *conn) strings1(ctx context.Context, sql string, args ...[]byte) ([]string, error) {
