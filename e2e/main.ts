@@ -1,7 +1,7 @@
 // The runner: starts one process per suite, gathers what they report, prints one line per scenario and a summary.
 // Exit code 0 when everything passed, 1 when something failed, 2 when the command line is wrong.
 
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Child } from "./harness/processes.ts";
 import { PATIENCE, type Report } from "./harness/scenarios.ts";
@@ -9,12 +9,17 @@ import { PATIENCE, type Report } from "./harness/scenarios.ts";
 const usage = `usage: e2e/run [--suite NAME]... [--only PATTERN] [--seed N] [--kills SERVER,WORKER,BOTH] [--transfers N]
 
   --suite      run only this suite (repeatable): typescript-0.11.4, typescript-0.11.5, python-0.7.4, python-0.8.1,
-               server, examples, kill
+               server, examples, kill, soak (which runs only when it is named)
   --only       run only the scenarios whose name matches the regular expression
   --seed       seed of the kill tests (printed by each run; random without it)
   --kills      how often to kill the server, the worker and both (default 15,10,5; the long run is 50,50,50)
-  --help       print this and do nothing
-  --transfers  money transfers in flight during the kill tests (default 100)`;
+  --transfers  money transfers in flight during the kill tests (default 100)
+  --for        how long the soak lasts: 90s, 30m, 2h (default 60s)
+  --out        folder for the soak's samples.csv and result.json (default e2e/.soak)
+  --help       print this and do nothing`;
+
+/** What a soak needs for a trend, and what it has room for. */
+const [SOAK_SECONDS_MIN, SOAK_SECONDS_MAX] = [40, 7 * 24 * 60 * 60];
 
 interface Suite {
   name: string;
@@ -22,6 +27,7 @@ interface Suite {
   args: string[];
   /** A suite that has not ended by then is killed and failed. */
   timeoutMs: number;
+  onlyWhenNamed?: boolean;
 }
 
 interface Tally {
@@ -43,12 +49,16 @@ function options() {
         seed: { type: "string", default: `${Math.floor(Math.random() * 2 ** 31)}` },
         kills: { type: "string", default: "15,10,5" },
         transfers: { type: "string", default: "100" },
+        for: { type: "string", default: "60s" },
+        out: { type: "string", default: file(".soak") },
         help: { type: "boolean", default: false },
       },
     });
     new RegExp(values.only);
     if (!/^\d+,\d+,\d+$/.test(values.kills)) throw new Error("--kills wants three whole numbers: SERVER,WORKER,BOTH");
     for (const name of ["seed", "transfers"] as const) if (!/^\d+$/.test(values[name])) throw new Error(`--${name} wants a whole number`);
+    const soak = /^[1-9]\d{0,5}[smh]$/.test(values.for) ? inSeconds(values.for) : 0;
+    if (soak < SOAK_SECONDS_MIN || soak > SOAK_SECONDS_MAX) throw new Error("--for wants a time such as 90s, 30m or 2h: from 40 seconds to a week");
     if (!values.help) return values;
     console.log(usage);
     process.exit(0);
@@ -58,7 +68,13 @@ function options() {
   }
 }
 
-function suites(only: string, seed: string, kills: string, transfers: string): Suite[] {
+/** The seconds of a time such as 30m. */
+function inSeconds(time: string): number {
+  return Number(time.slice(0, -1)) * { s: 1, m: 60, h: 3600 }[time.at(-1) as "s" | "m" | "h"];
+}
+
+function suites({ only, seed, kills, transfers, for: time, out }: ReturnType<typeof options>): Suite[] {
+  const soakSeconds = inSeconds(time);
   return [
     ...["0.11.4", "0.11.5"].map((version) => ({
       name: `typescript-${version}`,
@@ -75,6 +91,13 @@ function suites(only: string, seed: string, kills: string, transfers: string): S
     { name: "server", command: node, args: [file("server", "suite.ts"), only], timeoutMs: 120_000 },
     { name: "examples", command: node, args: [file("examples", "suite.ts"), only], timeoutMs: 120_000 },
     { name: "kill", command: node, args: [file("kill", "suite.ts"), only, seed, kills, transfers], timeoutMs: 1_800_000 },
+    {
+      name: "soak",
+      command: node,
+      args: [file("soak", "suite.ts"), only, seed, `${soakSeconds}`, "24", resolve(out)],
+      timeoutMs: 2 * soakSeconds * 1000 + 360_000,
+      onlyWhenNamed: true,
+    },
   ];
 }
 
@@ -119,18 +142,19 @@ function indent(text: string): string {
   return text.replace(/^/gm, "      ");
 }
 
-const { suite: wanted, only, seed, kills, transfers } = options();
-const all = suites(only, seed, kills, transfers);
+const given = options();
+const { suite: wanted, only } = given;
+const all = suites(given);
 const unknown = wanted.filter((name) => !all.some((suite) => suite.name === name));
 if (unknown.length > 0) {
   console.error(`there is no suite ${unknown.join(", ")}\n\n${usage}`);
   process.exit(2);
 }
-const chosen = all.filter((suite) => wanted.length === 0 || wanted.includes(suite.name));
+const chosen = all.filter((suite) => (wanted.length === 0 && !suite.onlyWhenNamed) || wanted.includes(suite.name));
 const tally: Tally = { passed: 0, failed: 0, skipped: [] };
 // The suites of one language run side by side; the kill tests want the machine for themselves.
 const together = (prefix: string) => Promise.all(chosen.filter((suite) => suite.name.startsWith(prefix)).map((suite) => runSuite(suite, tally)));
-for (const prefix of ["typescript-", "python-", "server", "examples", "kill"]) await together(prefix);
+for (const prefix of ["typescript-", "python-", "server", "examples", "kill", "soak"]) await together(prefix);
 for (const reason of tally.skipped) console.log(`skip  ${reason}`);
 if (tally.passed + tally.failed === 0 && tally.skipped.length === 0) {
   console.error(`no scenario matches --only ${only}`);

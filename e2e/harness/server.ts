@@ -56,11 +56,11 @@ export class Server {
     this.args = args;
   }
 
-  /** Starts `abide serve` on a free port and an empty database. */
-  static async start(): Promise<Server> {
+  /** Starts `abide serve` on a free port and an empty database, with more arguments. */
+  static async start(more: string[] = []): Promise<Server> {
     const port = await freePort();
     const database = join(temporaryFolder(), "abide.db");
-    const args = ["serve", "--server-bind", "127.0.0.1", "--server-port", `${port}`, "--storage-sqlite-path", database];
+    const args = ["serve", "--server-bind", "127.0.0.1", "--server-port", `${port}`, "--storage-sqlite-path", database, ...more];
     const server = new Server(port, database, args);
     await server.restart();
     return server;

@@ -27,7 +27,7 @@ export type Hear = (kind: string, status: number, data: any) => void;
 
 export class Transfers {
   readonly orders = new Map<string, Order>();
-  readonly open = new Map<string, { since: number }>();
+  readonly open = new Map<string, { since: number; begun: number }>();
   private readonly protocol: Protocol;
   private readonly hear: Hear;
   private readonly random: Random;
@@ -44,6 +44,14 @@ export class Transfers {
 
   get ended(): number {
     return this.orders.size - this.open.size;
+  }
+
+  /** For how many seconds the oldest open transfer goes on beyond the time that its money rests; 0 if none does. */
+  get oldestSeconds(): number {
+    const now = performance.now();
+    let oldest = 0;
+    for (const [id, { begun }] of this.open) oldest = Math.max(oldest, now - begun - this.orders.get(id)!.restMs);
+    return oldest / 1000;
   }
 
   /** Runs until `close` was called and every transfer has ended. */
@@ -74,7 +82,7 @@ export class Transfers {
       restMs: this.random.between(50, 2_000),
     };
     this.orders.set(id, order);
-    this.open.set(id, { since: performance.now() });
+    this.open.set(id, { since: performance.now(), begun: performance.now() });
     // The same request as `resonate.rpc` sends, repeated until it is acknowledged: creating a known id is harmless.
     const tags = { origin: id, branch: id, parent: id, scope: "global", target: TARGET };
     await this.certainly("promise.create", {
