@@ -56,6 +56,7 @@ func readsOf(k keyspace.Keys, req protocol.Request) []kv.Range {
 	case *protocol.TaskFulfill:
 		r.settled(req.ID)
 	case *protocol.TaskFence:
+		r.claimed(req.ID)
 		if req.Settle != nil {
 			r.settled(req.Settle.ID)
 		}
