@@ -72,6 +72,11 @@ signal-free: ## Check that everything still happens, later, when every signal is
 e2e: ## Run the end-to-end suite with the real SDKs (needs npm and Python 3.12)
 	./e2e/run
 
+SOAKTIME ?= 30m
+.PHONY: soak
+soak: ## Run SDK workers under random kills for SOAKTIME and report what grows (needs npm and Linux)
+	./e2e/run --suite soak --for $(SOAKTIME)
+
 .PHONY: bench
 bench: build ## Measure every mode once against an own server (BENCH_ARGS changes how)
 	@for mode in noop create get lifecycle dispatch workflow; do ./bin/abide bench $$mode $(BENCH_ARGS) || exit 1; done

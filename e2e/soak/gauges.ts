@@ -54,10 +54,11 @@ export async function metricFigures(url: string): Promise<Pick<Sample, "heapByte
     const answer = await fetch(url, { signal: AbortSignal.timeout(800) });
     const text = await answer.text();
     const values = (name: string) => [...text.matchAll(new RegExp(`^${name}(?:\\{.*\\})? (\\S+)$`, "gm"))].map((match) => Number(match[1]));
+    const lags = [...values("abide_undelivered_oldest_seconds"), ...values("abide_timer_overdue_seconds")];
     return {
       heapBytes: values("go_memstats_heap_inuse_bytes")[0] ?? Number.NaN,
       goroutines: values("go_goroutines")[0] ?? Number.NaN,
-      lagSeconds: Math.max(...values("abide_undelivered_oldest_seconds"), ...values("abide_timer_overdue_seconds")),
+      lagSeconds: lags.length > 0 ? Math.max(...lags) : Number.NaN,
     };
   } catch {
     return { heapBytes: Number.NaN, goroutines: Number.NaN, lagSeconds: Number.NaN };
