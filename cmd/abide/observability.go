@@ -46,14 +46,14 @@ const (
 // sideListeners serve beside the server: they fail and stop by themselves, and nobody waits for them.
 type sideListeners struct{ servers []*http.Server }
 
-// startSide starts what the settings ask for. A port that cannot be had is an error in the log: the server runs on.
-func startSide(logger *slog.Logger, s observabilitySettings, bind string, m *metrics.Metrics) *sideListeners {
+// startSide starts what the settings ask for, about a service. A port that cannot be had is an error in the log: the server runs on.
+func startSide(logger *slog.Logger, s observabilitySettings, bind string, of *service) *sideListeners {
 	side := &sideListeners{}
 	if s.ObservabilityMetricsBind != "" {
 		bind = s.ObservabilityMetricsBind
 	}
 	if s.ObservabilityMetricsPort > 0 {
-		side.listen(logger, "metrics", bind, s.ObservabilityMetricsPort, m.Handler(logger), metricsTimeout)
+		side.listen(logger, "metrics", bind, s.ObservabilityMetricsPort, withCluster(logger, of.engine, of.metrics.Handler(logger)), metricsTimeout)
 	}
 	if s.ObservabilityAdminPort > 0 {
 		mux := http.NewServeMux()

@@ -44,7 +44,7 @@ func runServer(in surroundings, logger *slog.Logger, o serverOptions) error {
 		}
 		return err
 	}
-	side := startSide(logger, o.settings.observabilitySettings, o.bind, s.metrics)
+	side := startSide(logger, o.settings.observabilitySettings, o.bind, s)
 	defer side.close()
 	ended := make(chan error, len(o.listeners))
 	for _, l := range o.listeners {

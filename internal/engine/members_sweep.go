@@ -25,7 +25,7 @@ type memberSweep struct {
 func (e *Engine) sweepMembers(ctx context.Context) error {
 	m := &e.members
 	now := e.mono()
-	if now < m.sweep.due || !e.owns("sweep of servers") {
+	if now < m.sweep.due || !e.owns(dutyMembers) {
 		return nil
 	}
 	for _, dead := range m.observer.Dead(now) {

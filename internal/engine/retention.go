@@ -54,7 +54,7 @@ func (e *Engine) retains(ctx context.Context) (time.Duration, error) {
 // that concern every workspace. Of several servers on a store, one does it. Not safe for concurrent use.
 func (e *Engine) Retain(ctx context.Context) (more bool, err error) {
 	r := &e.retainer
-	if !e.owns("journal") {
+	if !e.owns(dutyJournal) {
 		*r = retainer{} // whoever is to do it follows the journals by itself
 		return false, nil
 	}

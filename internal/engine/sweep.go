@@ -37,7 +37,7 @@ func (e *Engine) sweeps(ctx context.Context) (time.Duration, error) {
 // could not be delivered for UnblockExpiryMs. It goes round the whole store, page by page. Workspaces that
 // debug.start has paused are passed over. Of several servers on a store, one does it. Not safe for concurrent use.
 func (e *Engine) Sweep(ctx context.Context) error {
-	if !e.owns("sweep") {
+	if !e.owns(dutySweep) {
 		return nil
 	}
 	if err := e.sweepObjects(ctx); err != nil {
