@@ -17,6 +17,8 @@ const (
 	maxMembersRead = 1000
 	// maxLeaseWait bounds how long somebody waits for a server that does not renew its lease, whatever the row says.
 	maxLeaseWait = 2 * time.Minute
+	// memberLookInterval is how often it is looked whether one does.
+	memberLookInterval = 250 * time.Millisecond
 )
 
 // refuseLive is an error if a server lives on the store: one whose row there changes within its lease. A file needs no
@@ -31,23 +33,28 @@ func refuseLive(ctx context.Context, s kv.Store, a storeAddress, waiting func(te
 		wait = max(wait, min(time.Duration(m.LeaseMs)*time.Millisecond, maxLeaseWait))
 	}
 	waiting(fmt.Sprintf("%s has rows of servers (%s); waiting %s to see whether one of them lives", a, describeMembers(before), wait))
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	after, err := members(ctx, s)
-	if err != nil {
-		return err
-	}
-	live := map[string]keyspace.Member{}
-	for id, m := range after {
-		if old, there := before[id]; !there || old.Life != m.Life || old.Renewals != m.Renewals {
-			live[id] = m
+	for end := time.Now().Add(wait); time.Now().Before(end); {
+		select {
+		case <-time.After(memberLookInterval):
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-	}
-	if len(live) > 0 {
-		return fmt.Errorf("a server runs on %s: stop %s first", a, describeMembers(live))
+		after, err := members(ctx, s)
+		if err != nil {
+			return err
+		}
+		live := map[string]keyspace.Member{}
+		for id, m := range after {
+			if old, there := before[id]; !there || old.Life != m.Life || old.Renewals != m.Renewals {
+				live[id] = m
+			}
+		}
+		if len(live) > 0 {
+			return fmt.Errorf("a server runs on %s: stop %s first", a, describeMembers(live))
+		}
+		if len(after) == 0 {
+			return nil
+		}
 	}
 	return nil
 }
