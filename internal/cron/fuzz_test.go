@@ -30,8 +30,10 @@ func FuzzCron(f *testing.F) {
 			}
 			return
 		}
-		if again, err := cron.Parse("  " + strings.ToUpper(text) + "\t"); err != nil && !strings.Contains(text, "@") && strings.ToLower(strings.ToUpper(text)) == strings.ToLower(text) {
-			t.Fatalf("%q is refused in capital letters: %v, %v", text, again, err)
+		if loud := "  " + strings.ToUpper(text) + "\t"; !strings.Contains(text, "@") && isASCII(text) {
+			if _, err := cron.Parse(loud); err != nil {
+				t.Fatalf("%q is refused in capital letters and between blanks: %v", text, err)
+			}
 		}
 		for range 3 {
 			next, ok := expr.Next(after)
@@ -50,4 +52,9 @@ func FuzzCron(f *testing.F) {
 			after = next
 		}
 	})
+}
+
+// isASCII tells whether all letters of a text keep their meaning in capitals.
+func isASCII(text string) bool {
+	return strings.IndexFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }

@@ -12,7 +12,6 @@ import (
 	"abide/internal/machine"
 	"abide/kv"
 	"abide/kv/tuple"
-	"abide/protocol"
 )
 
 // refused checks that an error says that bytes are damaged, and of what kind, and not what they hold.
@@ -52,14 +51,14 @@ func TestDamagedRecordsDoNotDecode(t *testing.T) {
 	}
 }
 
-// A payload is in its record or elsewhere, and where it is elsewhere it is no larger than a request: whoever reads it makes
-// room for as much as the record says.
+// A payload is in its record or elsewhere, and where it is elsewhere it is not without bound: whoever reads it makes room for
+// as much as the record says.
 func TestImpossiblePayloads(t *testing.T) {
 	inline, size := putBytes(nil, payInline, "x"), func(n int64) []byte { return putInt(nil, paySize, n) }
 	ref := putBytes(nil, payRef, "token")
 	for name, payload := range map[string][]byte{
 		"inline with a size": slices.Concat(inline, size(9)), "a reference without a size": ref, "both": slices.Concat(inline, ref, size(9)),
-		"a size alone": size(9), "more than a request holds": slices.Concat(ref, size(protocol.MaxBodyBytes+1)), "more than there is memory": slices.Concat(ref, size(1<<62)),
+		"a size alone": size(9), "more than there is": slices.Concat(ref, size(maxPayloadBytes+1)), "more than there is memory": slices.Concat(ref, size(1<<62)),
 	} {
 		for _, field := range []protowire.Number{objParam, objValue} {
 			_, err := Object("id", seal(putBytes([]byte{recordVersion}, field, payload), 0))

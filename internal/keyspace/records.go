@@ -35,6 +35,10 @@ func seal(b []byte, start int) []byte {
 // that a claim or a heartbeat never rewrites it.
 const InlineBytes = 1024
 
+// maxPayloadBytes is more than any payload has: a request is no larger than protocol.MaxBodyBytes. Whoever reads a payload
+// makes room for as much as its record says.
+const maxPayloadBytes = 8 * protocol.MaxBodyBytes
+
 // Fields of an object record.
 const (
 	objState     = 1
@@ -278,8 +282,8 @@ func getPayload(b []byte) (p machine.Payload, err error) {
 	case err != nil:
 	case p.Ref == "" && p.Size != 0, p.Ref != "" && (p.Size == 0 || len(p.Inline) > 0):
 		err = errors.New("a payload is either in its record, or elsewhere with its size")
-	case p.Size > protocol.MaxBodyBytes: // whoever reads it makes room for it
-		err = fmt.Errorf("a payload of %d bytes, the limit is %d (MaxBodyBytes)", p.Size, protocol.MaxBodyBytes)
+	case p.Size > maxPayloadBytes:
+		err = fmt.Errorf("a payload of %d bytes; at most %d", p.Size, maxPayloadBytes)
 	case p.Ref == "":
 		p.Size = int64(len(p.Inline))
 	}
