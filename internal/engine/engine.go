@@ -368,7 +368,7 @@ func (e *Engine) read(ctx context.Context, workspace string, req protocol.Reques
 		return e.apply(ctx, workspace, req, at)
 	}
 	err = e.settled(ctx, workspace, at, func(try int) (expired []string, err error) {
-		reply, err = e.view(ctx, workspace, at, func(op *machine.Op, _ kv.Snapshot) (protocol.Reply, error) {
+		reply, err = e.view(ctx, workspace, at, req, func(op *machine.Op, _ kv.Snapshot) (protocol.Reply, error) {
 			reply, err := op.Apply(req)
 			expired = e.restsOn(req.Kind(), at, op, try)
 			return reply, err
@@ -378,16 +378,17 @@ func (e *Engine) read(ctx context.Context, workspace string, req protocol.Reques
 	return reply, err
 }
 
-// view works an answer out on a snapshot, as read says; fn may run several times.
-func (e *Engine) view(ctx context.Context, workspace string, at instant, fn func(*machine.Op, kv.Snapshot) (protocol.Reply, error)) (protocol.Reply, error) {
+// view works the answer to a request out on a snapshot, as read says; fn may run several times.
+func (e *Engine) view(ctx context.Context, workspace string, at instant, req protocol.Request, fn func(*machine.Op, kv.Snapshot) (protocol.Reply, error)) (protocol.Reply, error) {
 	now, err := at.forRead(ctx)
 	if err != nil {
 		return protocol.Reply{}, err
 	}
+	foreseen := func(k keyspace.Keys) []kv.Range { return readsOf(k, req) }
 	for settled := false; ; settled = true {
 		var reply protocol.Reply
 		op := machine.Op{Now: now, Config: e.config}
-		err := e.store.View(ctx, func(s kv.Snapshot) (err error) {
+		err := e.snapshot(ctx, workspace, foreseen, func(s kv.Snapshot) (err error) {
 			op.State = store.Read(s, workspace, e.layout)
 			reply, err = fn(&op, s)
 			return err

@@ -16,7 +16,7 @@ const explainScan = 2000
 // explain answers task.explain from a snapshot. How many workers are connected is not the engine's to know: whoever
 // serves the request adds it.
 func (e *Engine) explain(ctx context.Context, workspace string, r *protocol.TaskExplain, at instant) (protocol.Reply, error) {
-	return e.view(ctx, workspace, at, func(op *machine.Op, s kv.Snapshot) (protocol.Reply, error) {
+	return e.view(ctx, workspace, at, r, func(op *machine.Op, s kv.Snapshot) (protocol.Reply, error) {
 		o, err := op.State.Object(r.ID)
 		if err != nil {
 			return protocol.Reply{}, err

@@ -90,7 +90,14 @@ func (o Outbox) CheckExecutes(ctx context.Context, workspace string, hinted []de
 		return nil, nil
 	}
 	now := e.clock.now()
-	err = e.store.View(ctx, func(s kv.Snapshot) error {
+	foreseen := func(k keyspace.Keys) []kv.Range {
+		ids := make([]string, len(hinted))
+		for i, h := range hinted {
+			ids[i] = h.ID
+		}
+		return readsOfObjects(k, ids...)
+	}
+	err = e.snapshot(ctx, workspace, foreseen, func(s kv.Snapshot) error {
 		valid = valid[:0]
 		txn := store.Read(s, workspace, e.layout)
 		op := machine.Op{State: txn, Now: now, Config: e.config}
@@ -148,6 +155,9 @@ func (o Outbox) Unblocks(ctx context.Context, d deliver.Destination, after strin
 		if err != nil {
 			return err
 		}
+		if err := e.learn(s, unblocksOf(d.Workspace, e.layout, rows)); err != nil {
+			return err
+		}
 		bytes := int64(0)
 		for i, row := range rows {
 			u, err := keyspace.ParseUnblockEntry(row.Key, row.Value)
@@ -171,6 +181,17 @@ func (o Outbox) Unblocks(ctx context.Context, d deliver.Destination, after strin
 		return nil
 	})
 	return page, next, err
+}
+
+// unblocksOf names what the messages of a page of the unblock index are made of. Damaged entries are passed over.
+func unblocksOf(workspace string, l keyspace.Layout, rows []kv.Entry) []kv.Range {
+	refs := make([]deliver.UnblockRef, 0, len(rows))
+	for _, row := range rows {
+		if u, err := keyspace.ParseUnblockEntry(row.Key, row.Value); err == nil {
+			refs = append(refs, deliver.UnblockRef{ID: u.ID, Address: u.Address})
+		}
+	}
+	return readsOfUnblocks(keyspace.For(workspace, l), refs)
 }
 
 // unblock is the message of an entry, with about its size; 0 if there is none to send.
@@ -209,7 +230,8 @@ func (o Outbox) CheckUnblocks(ctx context.Context, workspace string, hinted []de
 		return nil, nil
 	}
 	now := e.clock.now()
-	err = e.store.View(ctx, func(s kv.Snapshot) error {
+	foreseen := func(k keyspace.Keys) []kv.Range { return readsOfUnblocks(k, hinted) }
+	err = e.snapshot(ctx, workspace, foreseen, func(s kv.Snapshot) error {
 		queued = queued[:0]
 		for _, h := range hinted {
 			m, size, err := e.unblock(s, now, keyspace.UnblockEntry{Workspace: workspace, ID: h.ID, Address: h.Address})

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"context"
+
+	"abide/internal/deliver"
 	"abide/internal/keyspace"
 	"abide/internal/machine"
 	"abide/kv"
@@ -11,6 +14,33 @@ import (
 func prefetches(s kv.Store) bool {
 	p, ok := s.(interface{ Prefetches() bool })
 	return ok && p.Prefetches()
+}
+
+// hintedViewer is a store that makes use of hints of what a snapshot is read for.
+type hintedViewer interface {
+	ViewHinted(ctx context.Context, prefetch []kv.Range, fn func(kv.Snapshot) error) error
+}
+
+// snapshot is kv.Store.View with what fn will probably read; read may be nil.
+func (e *Engine) snapshot(ctx context.Context, workspace string, read func(keyspace.Keys) []kv.Range, fn func(kv.Snapshot) error) error {
+	if v, ok := e.store.(hintedViewer); ok && e.prefetches && read != nil {
+		return v.ViewHinted(ctx, read(keyspace.For(workspace, e.layout)), fn)
+	}
+	return e.store.View(ctx, fn)
+}
+
+// learn reads the keys of ranges in one round trip, so that the reads after it need none. Where reads are no round
+// trips it does nothing.
+func (e *Engine) learn(s kv.Snapshot, ranges []kv.Range) error {
+	if !e.prefetches || len(ranges) == 0 {
+		return nil
+	}
+	keys := make([][]byte, len(ranges))
+	for i, r := range ranges {
+		keys[i] = r.Start
+	}
+	_, err := s.GetMany(keys)
+	return err
 }
 
 // reads collects what an operation will probably read. A guess too many costs a fraction of a round trip that is
@@ -66,6 +96,10 @@ func readsOf(k keyspace.Keys, req protocol.Request) []kv.Range {
 		r.claimed(req.ID)
 	case *protocol.TaskSuspend:
 		r.claimed(req.ID)
+	case *protocol.TaskExplain:
+		r.objects(req.ID)
+	case *protocol.ScheduleGet:
+		r.key(k.Schedule(req.ID))
 	case *protocol.ScheduleCreate:
 		r.key(k.Schedule(req.ID))
 	case *protocol.ScheduleDelete:
@@ -90,6 +124,16 @@ func readsOfTimer(k keyspace.Keys, t keyspace.Timer) []kv.Range {
 		r.key(k.Schedule(t.ID))
 	default:
 		r.objects(t.ID)
+	}
+	return r.ranges
+}
+
+// readsOfUnblocks names the rows of unblock messages and the promises that they are about.
+func readsOfUnblocks(k keyspace.Keys, unblocks []deliver.UnblockRef) []kv.Range {
+	r := reads{keys: k}
+	for _, u := range unblocks {
+		r.key(k.Unblock(u.ID, u.Address))
+		r.objects(u.ID)
 	}
 	return r.ranges
 }

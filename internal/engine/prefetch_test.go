@@ -20,7 +20,9 @@ func TestReadsAreForeseen(t *testing.T) {
 	call := func(branch string) protocol.Tags {
 		return tags(protocol.TagTarget, "poll://any@g", protocol.TagBranch, branch)
 	}
-	settle := func(id string) protocol.PromiseSettle { return protocol.PromiseSettle{ID: id, State: protocol.Resolved} }
+	settle := func(id string) protocol.PromiseSettle {
+		return protocol.PromiseSettle{ID: id, State: protocol.Resolved}
+	}
 	whole, settleWhole := settle("whole"), settle("whole.1")
 	settleWhole.Value = protocol.Value(`{"data":"` + strings.Repeat("x", 5000) + `"}`)
 	for _, step := range []struct {

@@ -41,7 +41,7 @@ type Remote interface {
 	Close() error
 }
 
-// RemoteSnapshot is a read-only state of a remote engine. It is taken with the first fetch, which asks for nothing.
+// RemoteSnapshot is a read-only state of a remote engine. It is taken with the first fetch.
 type RemoteSnapshot interface {
 	// Fetch answers f from the snapshot and returns the sequence number of the last commit in it, in one round
 	// trip.

@@ -16,8 +16,23 @@ type remoteView struct {
 	err      error // of a fetch; the snapshot is over
 }
 
+// ViewHinted is View with what fn will probably read, so that an engine with round trips fetches it with the
+// snapshot; see kv.Hints.Prefetch.
+func (s *Store) ViewHinted(ctx context.Context, prefetch []kv.Range, fn func(kv.Snapshot) error) error {
+	if s.remote == nil {
+		return s.View(ctx, fn)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.closing.Load() {
+		return s.opt.fault(kv.ErrClosed, "view", nil, "")
+	}
+	return s.viewRemote(ctx, prefetch, fn)
+}
+
 // viewRemote runs fn on a snapshot. It is taken before fn begins, which may commit something else before it reads.
-func (s *Store) viewRemote(ctx context.Context, fn func(kv.Snapshot) error) error {
+func (s *Store) viewRemote(ctx context.Context, hints []kv.Range, fn func(kv.Snapshot) error) error {
 	engine, err := s.remote.Snapshot(ctx)
 	if err != nil {
 		if errors.Is(err, ctx.Err()) {
@@ -26,7 +41,11 @@ func (s *Store) viewRemote(ctx context.Context, fn func(kv.Snapshot) error) erro
 		return s.opt.driverFault(err, "view", nil)
 	}
 	defer engine.Release()
-	sequence, err := engine.Fetch(&Fetch{})
+	v := &remoteView{engine: engine}
+	v.reads = reads{cache: newOverlay(), fetch: v.fetch, direct: true}
+	v.hint(hints)
+	first := v.take()
+	sequence, err := engine.Fetch(&first)
 	if err != nil {
 		if errors.Is(err, ctx.Err()) {
 			return err
@@ -34,9 +53,8 @@ func (s *Store) viewRemote(ctx context.Context, fn func(kv.Snapshot) error) erro
 		return s.opt.driverFault(err, "view", nil)
 	}
 	snap := &snapshot{budget: newBudget(&s.opt), ctx: ctx, bound: s.position(sequence)}
-	v := &remoteView{snapshot: snap, engine: engine}
-	v.reads = reads{cache: newOverlay(), fetch: v.fetch, direct: true}
-	snap.remote = v
+	v.keep(&first)
+	v.snapshot, snap.remote = snap, v
 	defer func() { snap.done = true }()
 	return fn(snap)
 }

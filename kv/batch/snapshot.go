@@ -21,14 +21,14 @@ var _ kv.Snapshot = (*snapshot)(nil)
 
 // View runs fn on a snapshot of its own; see kv.Store.
 func (s *Store) View(ctx context.Context, fn func(kv.Snapshot) error) (err error) {
+	if s.remote != nil {
+		return s.ViewHinted(ctx, nil, fn)
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if s.closing.Load() {
 		return s.opt.fault(kv.ErrClosed, "view", nil, "")
-	}
-	if s.remote != nil {
-		return s.viewRemote(ctx, fn)
 	}
 	driver, err := s.driver.Snapshot(ctx)
 	if err != nil {
