@@ -13,6 +13,7 @@
 package mysqlkv
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -56,6 +57,9 @@ type Options struct {
 	QueueLimit int
 	// RunTwice runs every closure twice; see batch.Options.
 	RunTwice bool
+
+	// resolveTime is maxResolveTime unless a test says otherwise.
+	resolveTime time.Duration
 }
 
 // Store is an open store; it implements kv.Store.
@@ -135,7 +139,8 @@ func openEngine(ctx context.Context, opt *Options, c *connector, h *horizon) (*e
 	c.store.Store(&f)
 	opened := make([]byte, openedBytes)
 	_, _ = rand.Read(opened) // it never fails
-	w := &writer{connector: c, horizon: h, health: &health{}, stats: c.stats, now: opt.Now, format: f, opened: string(opened)}
+	w := &writer{connector: c, horizon: h, health: &health{}, stats: c.stats, now: opt.Now, format: f, opened: string(opened),
+		resolveTime: cmp.Or(opt.resolveTime, maxResolveTime)}
 	h.dial = func(ctx context.Context) (*session, error) { return c.dial(ctx, writing) }
 	w.turn.Lock()
 	defer w.turn.Unlock()

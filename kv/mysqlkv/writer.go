@@ -15,14 +15,17 @@ import (
 )
 
 const (
-	// resolveTimeout bounds how long a batch waits to hear what became of its commit when the answer was lost.
+	// maxResolveTime bounds how long a batch waits to hear what became of its commit when the answer was lost.
 	// The lost session holds the writers' lock for idleSeconds at most.
-	resolveTimeout = (idleSeconds + 2) * time.Second
+	maxResolveTime = (idleSeconds + 2) * time.Second
 	// connectTimeout bounds one attempt to connect.
 	connectTimeout = dialTimeout + ioTimeout
 	// First and largest pause between two attempts of the writer to connect.
 	firstPause = 50 * time.Millisecond
 	maxPause   = 3 * time.Second
+	// patience is the pause that a batch waits for, rather than to fail at once: a connection that is cut is
+	// mostly made again at once.
+	patience = 200 * time.Millisecond
 	// openedBytes name an opening of the store.
 	openedBytes = 10
 )
@@ -40,6 +43,8 @@ type writer struct {
 	now       func() time.Time
 	format    format
 	opened    string // names this opening of the store
+	// resolveTime is maxResolveTime, but for tests.
+	resolveTime time.Duration
 
 	// turn is held during a physical transaction, and by whatever else uses what follows.
 	turn    sync.Mutex
@@ -208,7 +213,7 @@ func (w *writer) findOut(sequence uint64, cause error) error {
 		w.unknown = w.unknown[1:]
 	}
 	w.unknown = append(w.unknown, u)
-	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), w.resolveTime)
 	defer cancel()
 	for w.pending == u && ctx.Err() == nil {
 		_ = w.connect(ctx, true) // the next attempt has its own error
@@ -228,13 +233,13 @@ func (w *writer) findOut(sequence uint64, cause error) error {
 }
 
 // connect makes a session if there is none. Between two attempts a pause must pass: with wait it waits for that as
-// long as ctx lasts, else it says at once why the last attempt failed.
+// long as ctx lasts; else, if it is more than patience, it says at once why the last attempt failed.
 func (w *writer) connect(ctx context.Context, wait bool) error {
 	if w.session != nil {
 		return nil
 	}
 	if w.waiting.Load() {
-		if !wait {
+		if !wait && w.pause > patience {
 			return w.failure
 		}
 		t := time.NewTicker(firstPause)
