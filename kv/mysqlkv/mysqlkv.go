@@ -58,8 +58,8 @@ type Options struct {
 	// RunTwice runs every closure twice; see batch.Options.
 	RunTwice bool
 
-	// resolveTime is maxResolveTime unless a test says otherwise.
-	resolveTime time.Duration
+	// resolveTime and ioTime are maxResolveTime and ioTimeout unless a test says otherwise.
+	resolveTime, ioTime time.Duration
 }
 
 // Store is an open store; it implements kv.Store.
@@ -98,6 +98,9 @@ func Open(ctx context.Context, opt Options) (*Store, error) {
 	}
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.ioTime > 0 {
+		a.config.ReadTimeout, a.config.WriteTimeout = opt.ioTime, opt.ioTime
 	}
 	h := newHorizon(&counters{})
 	c, err := newConnector(a, opt.AcceptDataLoss, h)
