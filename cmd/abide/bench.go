@@ -16,7 +16,9 @@ import (
 // benchCommand measures a server.
 type benchCommand struct {
 	Mode    string       `arg:"" placeholder:"MODE" help:"What one operation is: noop, create, get, lifecycle, dispatch or workflow; or, of the store alone: kv-write, kv-read, kv-mixed or kv-size."`
-	URL     string       `name:"url" placeholder:"URL" help:"The server to measure; without it an own one is started, on a temporary file in .abide/."`
+	URL     string       `name:"url" placeholder:"URL" help:"The server to measure; without it an own one is started, on a temporary file in .abide/ or the database that the storage flags name."`
+	Metrics string       `name:"metrics-url" placeholder:"URL" help:"Where the server of --url shows its metrics."`
+	With    []string     `name:"with" placeholder:"FLAG" sep:"none" help:"A further flag of an own server, such as --with=--tasks-retry-timeout=5s; repeatable."`
 	Clients int          `default:"64" placeholder:"N" help:"Clients, each with one operation in flight."`
 	For     milliseconds `default:"10s" placeholder:"DURATION" help:"Measured time."`
 	Warmup  milliseconds `default:"2s" placeholder:"DURATION" help:"Time before it that is not measured."`
@@ -24,6 +26,8 @@ type benchCommand struct {
 	Seed    uint64       `default:"1" placeholder:"N" help:"Fixes payloads and random choices."`
 	Preload int          `default:"0" placeholder:"N" help:"Promises to create and settle before the warmup."`
 	Keys    int          `default:"0" placeholder:"N" help:"Keys in the store, for the modes of the store alone; by default 100000, in kv-size 1000000."`
+
+	storageSettings
 }
 
 // Validate checks the values; kong calls it.
@@ -37,6 +41,9 @@ func (c *benchCommand) Validate() error {
 	if !slices.Contains(bench.Modes(), bench.Mode(c.Mode)) {
 		return fmt.Errorf("unknown mode %q: use one of %s, %s", c.Mode, bench.ModeNames(), kvbench.ModeNames())
 	}
+	if err := c.validateServer(); err != nil {
+		return err
+	}
 	if c.Keys != 0 {
 		return fmt.Errorf("--keys is for the modes of the store alone; %s has --preload", c.Mode)
 	}
@@ -45,6 +52,22 @@ func (c *benchCommand) Validate() error {
 		config.Own = bench.OwnServer{Binary: "abide", Folder: devFolder}
 	}
 	return config.Validate()
+}
+
+// validateServer checks what says which server is measured.
+func (c *benchCommand) validateServer() error {
+	a, err := c.address("x")
+	switch {
+	case err != nil:
+		return err
+	case c.URL != "" && a.engine != engineSQLite:
+		return errors.New("--url names a server that runs already: leave the storage flags out")
+	case c.URL != "" && len(c.With) > 0:
+		return errors.New("--url names a server that runs already: leave --with out")
+	case c.URL == "" && c.Metrics != "":
+		return errors.New("--metrics-url is for the server of --url; an own one's is known")
+	}
+	return c.storageSettings.Validate()
 }
 
 func (c *benchCommand) config() bench.Config {
@@ -57,6 +80,8 @@ func (c *benchCommand) config() bench.Config {
 		Seed:      c.Seed,
 		Preload:   c.Preload,
 		URL:       c.URL,
+
+		MetricsURL: c.Metrics,
 	}
 }
 
@@ -73,7 +98,14 @@ func (c *benchCommand) Run(in surroundings, _ *environment) error {
 		if err != nil {
 			return err
 		}
+		own.Flags = c.With
 		config.Own = own
+		commit, release, err := c.engineCommit(ctx, &config)
+		if err != nil {
+			return err
+		}
+		defer release()
+		config.EngineCommit = commit
 	}
 	clear := func() {}
 	if isTerminal(in.stderr) {

@@ -44,6 +44,8 @@ func (c *benchCommand) ofStore() bool {
 
 func (c *benchCommand) validateStore() error {
 	switch {
+	case c.StorageType != "" || c.StoragePostgresURL != "" || c.StorageMySQLURL != "":
+		return fmt.Errorf("%s measures SQLite's store: leave the storage flags out", c.Mode)
 	case c.URL != "":
 		return fmt.Errorf("%s measures a store inside this process: leave --url out", c.Mode)
 	case c.Preload != 0:

@@ -28,7 +28,7 @@ type commands struct {
 	Check    checkCommand    `cmd:"" help:"Check a store whose server does not run, from end to end; on request, repair its indexes."`
 	Copy     copyCommand     `cmd:"" help:"Move everything in a store into an empty one of any engine, and check that it arrived. Servers of neither may run."`
 	Migrate  migrateCommand  `cmd:"" help:"Make the tables of a store without serving it, or print the SQL that makes them."`
-	Bench    benchCommand    `cmd:"" help:"Measure a server and print one JSON object. It counts and times; it asserts nothing."`
+	Bench    benchCommand    `cmd:"" flagsalone:"storage." help:"Measure a server and print one JSON object. It counts and times; it asserts nothing."`
 	Simulate simulateCommand `cmd:"" help:"Run whole servers, workers and faults in simulated time, many seeds, and check everything they answer."`
 	Cluster  clusterCommand  `cmd:"" help:"List the servers on one store: who lives, whose clock is off, how many workers each has."`
 	Verify   verifyCommand   `cmd:"" help:"Check a running server from outside, request by request, against the protocol."`

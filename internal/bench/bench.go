@@ -12,6 +12,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -79,8 +80,13 @@ type Config struct {
 	Preload int
 	// URL is the base URL of the server to measure; a path in it names a workspace. Empty starts an own one.
 	URL string
+	// MetricsURL is where the server of URL shows its metrics; empty if that is not known. An own server's is known.
+	MetricsURL string
 	// Own says how an own server is started; unused with a URL.
 	Own OwnServer
+	// EngineCommit, if not nil, commits one row in the server's storage engine without the server, durably; it is
+	// called by one goroutine. It is timed before the run and after it.
+	EngineCommit func(ctx context.Context) error
 	// Progress is told in a few words what is going on, at most once a second, from one goroutine at a time;
 	// nil says nothing.
 	Progress func(text string)
@@ -93,6 +99,10 @@ type OwnServer struct {
 	// Environ is the child's whole environment. It should hold no settings: production's defaults are what
 	// is measured.
 	Environ []string
+	// Storage are the flags that say which database the server runs on; none for a new file in Folder.
+	Storage []string
+	// Flags are further flags of the server.
+	Flags []string
 	// Folder is where the temporary data folder is made; it must be on a real disk, or a sync costs nothing
 	// and the run says nothing.
 	Folder string

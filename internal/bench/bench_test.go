@@ -73,6 +73,12 @@ func TestOwnServer(t *testing.T) {
 			t.Errorf("database bytes %v, want the 4096 that the stand-in writes", r.DatabaseBytes)
 		}
 	}
+	if r.PhysicalTransactionsPerRequest == nil || *r.PhysicalTransactionsPerRequest < 0.8 || *r.PhysicalTransactionsPerRequest > 1.2 {
+		t.Errorf("physical transactions per request: %v, want about 1", r.PhysicalTransactionsPerRequest)
+	}
+	if r.RoundTrips != nil || r.Missing["roundTrips"] == "" || r.Missing["engineCommitMs"] == "" {
+		t.Errorf("round trips %v, missing %v", r.RoundTrips, r.Missing)
+	}
 	if left, _ := os.ReadDir(c.Own.Folder); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -223,5 +229,45 @@ func TestSameSeedSamePayload(t *testing.T) {
 	}
 	if payload(1, "0000") == payload(2, "0000") || payload(1, "0000") == payload(1, "0001") {
 		t.Error("two seeds, or two clients, gave one payload")
+	}
+}
+
+// TestOwnServerOnADatabase hands its flags on, and compares with the engine's own commits.
+func TestOwnServerOnADatabase(t *testing.T) {
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commits := 0
+	c := config(Create, "")
+	c.EngineCommit = func(context.Context) error { commits++; time.Sleep(100 * time.Microsecond); return nil }
+	c.Own = OwnServer{Binary: binary, Environ: []string{"BENCH_STAND_IN=serve"}, Folder: t.TempDir(), Storage: []string{"--storage-type", "x"}}
+	r, err := Run(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.RoundTripsPerRequest == nil || *r.RoundTripsPerRequest < 1.6 || *r.RoundTripsPerRequest > 2.4 {
+		t.Errorf("round trips per request: %v, want about 2", r.RoundTripsPerRequest)
+	}
+	if r.EngineCommit == nil || r.EngineCommit.P50 < 0.1 || r.LatencyPerEngineCommit == nil || commits < 100 {
+		t.Errorf("%d commits of the engine: %+v, ratio %v", commits, r.EngineCommit, r.LatencyPerEngineCommit)
+	}
+	if r.DatabaseBytes != nil || r.Missing["databaseBytes"] == "" {
+		t.Errorf("database bytes %v, missing %v", r.DatabaseBytes, r.Missing)
+	}
+	c.EngineCommit = func(context.Context) error { return errors.New("the disk is on fire") }
+	if _, err := Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "on fire") {
+		t.Errorf("an engine that fails: %v", err)
+	}
+}
+
+func TestParseFigures(t *testing.T) {
+	f, err := parseFigures(strings.NewReader("# TYPE abide_commits_total counter\nabide_commits_total 1.5e+06\n" +
+		"abide_store_round_trips_total{of=\"read\"} 3\nabide_store_round_trips_total{of=\"write\"} 4\nabide_commits_total_of_others 9\nnonsense\n"))
+	if want := (figures{commits: 1.5e6, roundTrips: 7, remote: true}); err != nil || f != want {
+		t.Errorf("%+v, %v, want %+v", f, err, want)
+	}
+	if _, err := parseFigures(strings.NewReader("go_goroutines 5\n")); err == nil {
+		t.Error("a scrape of something else is taken for one")
 	}
 }

@@ -49,6 +49,16 @@ type Report struct {
 	RunnerCPUs *float64 `json:"runnerCpus"`
 	// PeakMemoryBytes is the most that the server had resident, the preload included.
 	PeakMemoryBytes *int64 `json:"peakMemoryBytes"`
+	// PhysicalTransactions is how many the server's store has committed in the measured time, RoundTrips how many
+	// it made to its database; null for an engine in the server's process. They are those of the whole server.
+	PhysicalTransactions           *int64   `json:"physicalTransactions"`
+	PhysicalTransactionsPerRequest *float64 `json:"physicalTransactionsPerRequest"`
+	RoundTrips                     *int64   `json:"roundTrips"`
+	RoundTripsPerRequest           *float64 `json:"roundTripsPerRequest"`
+	// EngineCommit is what the storage engine takes to commit one row without the server, one after the other, before
+	// the run and after it; LatencyPerEngineCommit is the median of Latency over its median.
+	EngineCommit           *Latency `json:"engineCommitMs"`
+	LatencyPerEngineCommit *float64 `json:"latencyPerEngineCommit"`
 	// DatabaseBytes is the size of the data files after the server has been stopped.
 	DatabaseBytes *int64 `json:"databaseBytes"`
 	// Objects is how many promises the run has made, those of the preload and the warmup included.

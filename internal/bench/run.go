@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // Run runs c and returns what it has measured. An error means that there is nothing to report: the
@@ -19,7 +21,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 	if err := c.Validate(); err != nil {
 		return Report{}, err
 	}
-	r := &runner{config: c, report: newReport(c)}
+	r := &runner{config: c, report: newReport(c), metricsURL: c.MetricsURL}
 	if c.URL == "" {
 		server, err := startServer(ctx, c.Own, c.Clients+preloaders)
 		if err != nil {
@@ -27,6 +29,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		}
 		defer server.kill()
 		r.server = server
+		r.metricsURL = server.metrics
 		r.report.URL = server.url
 	}
 	err := r.run(ctx)
@@ -51,6 +54,9 @@ type runner struct {
 	report Report
 	server *ownServer // nil if the server is somebody else's
 	plan   plan
+	// metricsURL is where the server shows its metrics; empty if that is not known.
+	metricsURL string
+	before     figures // of the store, when the measured time began
 }
 
 func (r *runner) run(ctx context.Context) error {
@@ -72,9 +78,21 @@ func (r *runner) run(ctx context.Context) error {
 	if err := r.preload(ctx); err != nil {
 		return err
 	}
+	commits := hdrhistogram.New(1, maxLatencyUs, latencyDigits)
+	if r.config.EngineCommit != nil {
+		if err := r.measureEngine(ctx, commits); err != nil {
+			return err
+		}
+	}
 	if err := r.measure(ctx); err != nil {
 		return err
 	}
+	if r.config.EngineCommit != nil {
+		if err := r.measureEngine(ctx, commits); err != nil {
+			return err
+		}
+	}
+	r.sumEngine(commits)
 	return r.finish()
 }
 
@@ -115,11 +133,16 @@ func (r *runner) measure(ctx context.Context) error {
 	r.progress("warming up for %s", r.config.Warmup)
 	err := pause(ctx, r.config.Warmup)
 	if err == nil {
+		var unread error
+		r.before, unread = r.figures(ctx)
 		before := r.sample()
 		measuring.Store(true)
 		err = r.watch(ctx, before.at)
 		measuring.Store(false)
 		r.account(before, r.sample())
+		if err == nil {
+			r.accountStore(ctx, unread)
+		}
 	}
 	over.Store(true)
 	if err != nil {
@@ -245,6 +268,12 @@ func (r *runner) sum(clients []*client, histograms []*latencies) {
 		rep.ServerCPUUsPerRequest = r.ratio(usedUs, rep.Requests, "serverCpuUsPerRequest")
 		rep.ServerCPUUsPerOperation = r.ratio(usedUs, rep.Operations, "serverCpuUsPerOperation")
 	}
+	if rep.PhysicalTransactions != nil {
+		rep.PhysicalTransactionsPerRequest = r.ratio(float64(*rep.PhysicalTransactions), rep.Requests, "physicalTransactionsPerRequest")
+	}
+	if rep.RoundTrips != nil {
+		rep.RoundTripsPerRequest = r.ratio(float64(*rep.RoundTrips), rep.Requests, "roundTripsPerRequest")
+	}
 }
 
 // ratio is amount over n, or null for the member if n is 0.
@@ -268,6 +297,10 @@ func (r *runner) finish() error {
 	bytes, err := r.server.stop()
 	if err != nil {
 		return err
+	}
+	if len(r.config.Own.Storage) > 0 {
+		r.missing(fmt.Errorf("the data are the database's"), "databaseBytes", "databaseBytesPerObject")
+		return nil
 	}
 	rep.DatabaseBytes = &bytes
 	rep.DatabaseBytesPerObject = r.ratio(float64(bytes), rep.Objects, "databaseBytesPerObject")

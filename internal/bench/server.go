@@ -30,6 +30,7 @@ type ownServer struct {
 	command *exec.Cmd
 	folder  string
 	url     string
+	metrics string     // URL of its metrics
 	ended   chan error // closed after the process has ended; holds its result
 	log     *lastLines
 }
@@ -40,10 +41,17 @@ func startServer(ctx context.Context, own OwnServer, clients int) (*ownServer, e
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a folder for the data: %w", err)
 	}
-	command := exec.Command(own.Binary, "serve",
-		"--server-bind", "127.0.0.1", "--server-port", "0",
-		"--storage-sqlite-path", filepath.Join(folder, "abide.db"),
+	metricsPort, err := freePort()
+	if err != nil {
+		_ = os.RemoveAll(folder)
+		return nil, err
+	}
+	args := []string{"serve", "--server-bind", "127.0.0.1", "--server-port", "0", "--observability-metrics-port", strconv.Itoa(metricsPort)}
+	args = append(args, own.Storage...)
+	args = append(args, own.Flags...)
+	args = append(args, "--storage-sqlite-path", filepath.Join(folder, "abide.db"),
 		"--transports-http-poll-max-connections", strconv.Itoa(max(1000, 2*clients)))
+	command := exec.Command(own.Binary, args...)
 	command.Env = own.Environ
 	stderr, err := command.StderrPipe()
 	if err == nil {
@@ -53,7 +61,8 @@ func startServer(ctx context.Context, own OwnServer, clients int) (*ownServer, e
 		_ = os.RemoveAll(folder)
 		return nil, fmt.Errorf("cannot start %s: %w", own.Binary, err)
 	}
-	s := &ownServer{command: command, folder: folder, ended: make(chan error, 1), log: &lastLines{}}
+	s := &ownServer{command: command, folder: folder, ended: make(chan error, 1), log: &lastLines{},
+		metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", metricsPort)}
 	listening := make(chan string, 1)
 	go s.watch(stderr, listening)
 	select {

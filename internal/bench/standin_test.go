@@ -6,8 +6,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -19,6 +21,8 @@ type standIn struct {
 	streams  map[string]chan string
 	refuse   func(kind string) int // status to answer with instead, 0 for none
 	kinds    map[string]int
+	requests atomic.Int64
+	remote   bool // its store is in another process
 }
 
 type standInPromise struct {
@@ -53,7 +57,14 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/ready":
 	case strings.HasPrefix(path, "/poll/"):
 		s.poll(w, r, strings.Split(path, "/")[2])
+	case path == "/metrics": // one commit for each request, and two round trips
+		n := s.requests.Load()
+		fmt.Fprintf(w, "# HELP abide_commits_total x\nabide_commits_total %d\n", n)
+		if s.remote {
+			fmt.Fprintf(w, "abide_store_round_trips_total{of=\"write\"} %d\nabide_store_round_trips_total{of=\"read\"} %d\n", n, n)
+		}
 	case r.Method == http.MethodPost && (path == "/"):
+		s.requests.Add(1)
 		var request standInRequest
 		status := http.StatusBadRequest
 		if err := json.NewDecoder(r.Body).Decode(&request); err == nil {
@@ -170,6 +181,9 @@ func (s *standIn) held(r standInRequest, p *standInPromise) int {
 	return s.settle(p)
 }
 
+// flagValue is what follows a flag in the arguments.
+func flagValue(name string) string { return os.Args[slices.Index(os.Args, name)+1] }
+
 // TestMain lets the test binary be the own server of a run: it is then started as abide serve would be.
 func TestMain(m *testing.M) {
 	switch os.Getenv("BENCH_STAND_IN") {
@@ -184,7 +198,14 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		fmt.Fprintf(os.Stderr, "time=now level=INFO msg=%s %s=%s version=x\n", ListeningMessage, ListeningAddress, listener.Addr())
-		_ = http.Serve(listener, newStandIn())
+		side, err := net.Listen("tcp", "127.0.0.1:"+flagValue("--observability-metrics-port"))
+		if err != nil {
+			os.Exit(1)
+		}
+		s := newStandIn()
+		s.remote = slices.Contains(os.Args, "--storage-type")
+		go func() { _ = http.Serve(side, s) }()
+		_ = http.Serve(listener, s)
 	case "die":
 		fmt.Fprintln(os.Stderr, "Fatal: the disk is on fire")
 		os.Exit(1)
