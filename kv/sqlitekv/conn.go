@@ -2,9 +2,11 @@ package sqlitekv
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -27,6 +29,9 @@ type conn struct {
 	keys, journal           statements
 	begin, commit, rollback *sqlite3.Stmt
 	counter                 *sqlite3.Stmt // reads the commit counter, which every snapshot does
+
+	name     string         // for connParameter
+	logSyncs *atomic.Uint64 // how many syncs of the log have failed through this connection
 }
 
 // statements are those of one table; put and remove only on the writer's connection.
@@ -58,12 +63,15 @@ const full synchronous = 2
 // openConn opens the file at path, which exists, with a page cache of at most cacheBytes.
 func (o *Options) openConn(path string, r role, cacheBytes int) (*conn, error) {
 	registerVFS()
-	name := "file:" + url.PathEscape(path) + "?vfs=" + o.vfs
-	db, err := sqlite3.OpenFlags(name, sqlite3.OPEN_READWRITE|sqlite3.OPEN_URI)
+	c := &conn{}
+	c.name, c.logSyncs = countLogSyncs()
+	uri := "file:" + url.PathEscape(path) + "?vfs=" + o.vfs + "&" + connParameter + "=" + c.name
+	db, err := sqlite3.OpenFlags(uri, sqlite3.OPEN_READWRITE|sqlite3.OPEN_URI)
 	if err != nil {
+		forgetLogSyncs(c.name)
 		return nil, failure("open", err)
 	}
-	c := &conn{db: db}
+	c.db = db
 	if err := c.configure(r, cacheBytes, full-o.weaker); err != nil {
 		c.close()
 		return nil, err
@@ -137,7 +145,14 @@ func (c *conn) close() error {
 	for _, s := range slices.Collect(c.db.Stmts()) {
 		_ = s.Close() // repeats the statement's last error
 	}
+	forgetLogSyncs(c.name)
 	return c.db.Close()
+}
+
+// abandon releases the connection and leaves the log as it is, even if no other connection is open.
+func (c *conn) abandon() error {
+	_, err := c.db.Config(sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE, true)
+	return errors.Join(err, c.close())
 }
 
 // int reads the one integer that a query answers.

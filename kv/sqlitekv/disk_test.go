@@ -31,6 +31,8 @@ type disk struct {
 	moment func()
 	// failing is how many of 1,000 writes and syncs fail.
 	failing int
+	// failSync names the files whose syncs fail meanwhile; nil for none.
+	failSync func(path string) bool
 	// trouble counts down the operations after a failure in which moments are denser.
 	trouble int
 	// failedSyncs and failedWrites count.
@@ -108,7 +110,7 @@ func (d *disk) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, v
 		}
 		d.files[path] = &diskContent{synced: content}
 	}
-	return &diskFile{File: f, disk: d, content: d.files[path]}, flags, nil
+	return &diskFile{File: f, disk: d, path: path, content: d.files[path]}, flags, nil
 }
 
 // Delete is taken to be durable at once: a store syncs its folder before it is used.
@@ -131,6 +133,7 @@ func (d *disk) fails() bool {
 type diskFile struct {
 	vfs.File
 	disk    *disk
+	path    string
 	content *diskContent
 }
 
@@ -172,7 +175,7 @@ func (f *diskFile) Sync(vfs.SyncFlag) error { // the real one would only cost ti
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	keep, err := func() bool { return true }, error(nil)
-	if f.disk.fails() {
+	if f.disk.fails() || (f.disk.failSync != nil && f.disk.failSync(f.path)) {
 		f.disk.failedSyncs++
 		keep, err = f.disk.some(), syscall.EIO
 	}

@@ -240,7 +240,8 @@ func TestASyncThatFailsLeavesTheCommitUnknown(t *testing.T) {
 	}
 }
 
-// Recovery needs the database file as well: while that cannot be synced, nothing is acknowledged.
+// Recovery needs the database file as well: while that cannot be synced, nothing is acknowledged, and the commit whose
+// own sync has failed is shown to nobody, although the log may hold it: nothing has made it durable.
 func TestRecoveryWaitsForTheFile(t *testing.T) {
 	f := &faults{}
 	s := openFaulty(t, filepath.Join(t.TempDir(), "a.db"), f)
@@ -248,7 +249,9 @@ func TestRecoveryWaitsForTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.set(func(f *faults) { f.walSync, f.dbSync = syscall.EIO, syscall.EIO })
-	if _, err := set(s, "b", "2"); !errors.Is(err, kv.ErrCommitUnknown) {
+	_, err := set(s, "b", "2")
+	var unknown *kv.Error
+	if !errors.Is(err, kv.ErrCommitUnknown) || !errors.As(err, &unknown) {
 		t.Fatal(err)
 	}
 	f.set(func(f *faults) { f.walSync = nil })
@@ -256,13 +259,61 @@ func TestRecoveryWaitsForTheFile(t *testing.T) {
 		if _, err := set(s, "c", "3"); !errors.Is(err, kv.ErrUnavailable) {
 			t.Errorf("while the file cannot be synced: %v", err)
 		}
-		wantContent(t, s, "a=1 ")
+		err := s.View(context.Background(), func(snap kv.Snapshot) error {
+			value, err := snap.Get([]byte("b"))
+			if value != nil {
+				t.Errorf("a commit that is not durable is read: %q", value)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, kv.ErrUnavailable) {
+			t.Errorf("a read while the file cannot be synced: %v", err)
+		}
 	}
 	f.set(func(f *faults) { f.dbSync = nil })
 	if _, err := set(s, "c", "3"); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
-	wantContent(t, s, "a=1 c=3 ")
+	want := "a=1 c=3 "
+	if outcome, _, err := s.Resolve(context.Background(), unknown.Token); err != nil || outcome == kv.OutcomeUnknown {
+		t.Errorf("resolved: %v, %v", outcome, err)
+	} else if outcome == kv.OutcomeCommitted {
+		want = "a=1 b=2 c=3 "
+	}
+	wantContent(t, s, want)
+}
+
+// Where no commit is pending, reading goes on although the file cannot be synced; and the store comes back by itself.
+func TestReadingGoesOnWhileTheFileCannotBeSynced(t *testing.T) {
+	f := &faults{}
+	path := filepath.Join(t.TempDir(), "a.db")
+	s := openFaulty(t, path, f)
+	if _, err := set(s, "a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	f.set(func(f *faults) { f.dbSync = syscall.EIO })
+	s.writer.checkpointer.checkpoint()
+	if s.Writable() == nil {
+		t.Error("a store whose file cannot be synced calls itself writable")
+	}
+	for range 3 {
+		if _, err := set(s, "b", "2"); !errors.Is(err, kv.ErrUnavailable) {
+			t.Errorf("while the file cannot be synced: %v", err)
+		}
+		wantContent(t, s, "a=1 ")
+	}
+	f.set(func(f *faults) { f.dbSync = nil })
+	for s.Writable() != nil { // the probe needs no traffic
+		time.Sleep(10 * time.Millisecond)
+	}
+	if _, err := set(s, "b", "2"); err != nil {
+		t.Error(err)
+	}
+	wantContent(t, s, "a=1 b=2 ")
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	checkIntegrity(t, path)
 }
 
 // An image of the files between the failed sync and recovery is what a crash leaves. It holds the unknown
@@ -370,6 +421,35 @@ func TestAFailingCheckpointLosesNothing(t *testing.T) {
 	checkIntegrity(t, path)
 	s = openFaulty(t, path, f)
 	wantContent(t, s, "a=1 b=1 ")
+}
+
+// The file is opened anew only when nobody reads; who reads meanwhile is not cut off.
+func TestReopeningWaitsForSnapshots(t *testing.T) {
+	f := &faults{}
+	s := openFaulty(t, filepath.Join(t.TempDir(), "a.db"), f)
+	if _, err := set(s, "a", "1"); err != nil {
+		t.Fatal(err)
+	}
+	f.set(func(f *faults) { f.dbSync = syscall.EIO })
+	s.writer.checkpointer.checkpoint()
+	f.set(func(f *faults) { f.dbSync = nil })
+	err := s.View(context.Background(), func(snap kv.Snapshot) error {
+		if _, err := set(s, "b", "2"); !errors.Is(err, kv.ErrUnavailable) || !errors.Is(err, errSnapshotsOpen) {
+			t.Errorf("a commit while a snapshot is open: %v", err)
+		}
+		value, err := snap.Get([]byte("a"))
+		if string(value) != "1" {
+			t.Errorf("the snapshot reads %q", value)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := set(s, "b", "2"); err != nil {
+		t.Error(err)
+	}
+	wantContent(t, s, "a=1 b=2 ")
 }
 
 func TestClosingOnABrokenDisk(t *testing.T) {

@@ -157,10 +157,8 @@ func transfer(s *Store, r *rand.Rand, n, attempt int64) error {
 // check demands every acknowledged transfer, at most one more, each of them whole, none that the store had
 // denied, and positions that go on rising.
 func (c crash) check(folder string) error {
-	for from, content := range c.files {
-		if err := os.WriteFile(filepath.Join(folder, filepath.Base(from)), content, 0o600); err != nil {
-			return err
-		}
+	if err := c.write(folder); err != nil {
+		return err
 	}
 	s, err := Open(Options{Path: filepath.Join(folder, "a.db"), vfs: registerLazy()})
 	if err != nil {
@@ -194,6 +192,16 @@ func (c crash) check(folder string) error {
 		err = errors.Join(err, fmt.Errorf("the next commit is at %v after %v: %w", at, end.Commit, e))
 	}
 	return errors.Join(err, s.Close(), integrity(filepath.Join(folder, "a.db")))
+}
+
+// write puts the files into a folder.
+func (c crash) write(folder string) error {
+	for from, content := range c.files {
+		if err := os.WriteFile(filepath.Join(folder, filepath.Base(from)), content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // findLosses runs seeds and returns what is wrong with the states that losses of power leave.

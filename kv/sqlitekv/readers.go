@@ -3,6 +3,7 @@ package sqlitekv
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"abide/kv"
@@ -19,6 +20,8 @@ type readers struct {
 	free   chan *conn
 	closed chan struct{}
 	once   sync.Once
+	// away is why there can be no snapshot for now; nil if there can.
+	away atomic.Pointer[error]
 }
 
 func newReaders(opt *Options, path string) *readers {
@@ -51,6 +54,11 @@ func (p *readers) take(ctx context.Context) (*conn, error) {
 	if c != nil {
 		return c, nil
 	}
+	if away := p.away.Load(); away != nil {
+		p.free <- nil
+		return nil, &kv.Error{Is: kv.ErrUnavailable, Store: storeName, Op: "view", Err: *away,
+			Detail: "a checkpoint failed earlier; the store cannot be read until the disk works again"}
+	}
 	c, err := p.opt.openConn(p.path, reading, p.opt.readerCacheBytes())
 	if err == nil {
 		if err = c.prepare(reading); err != nil {
@@ -71,6 +79,39 @@ func (p *readers) give(c *conn, broken bool) {
 		c = nil
 	}
 	p.free <- c
+}
+
+// retire closes every connection, and lets none be opened until resume. It waits for snapshots in use, at most so
+// long; false, and nothing has changed for takers, if they take longer.
+func (p *readers) retire(limit time.Duration) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for taken := range p.size {
+		select {
+		case c := <-p.free:
+			if c != nil {
+				_ = c.abandon()
+			}
+		case <-timer.C:
+			for range taken {
+				p.free <- nil
+			}
+			return false
+		}
+	}
+	return true
+}
+
+// resume lets snapshots be opened again; if failure is not nil, they fail for it until the next resume.
+func (p *readers) resume(failure error) {
+	if failure != nil {
+		p.away.Store(&failure)
+	} else {
+		p.away.Store(nil)
+	}
+	for range p.size {
+		p.free <- nil
+	}
 }
 
 // close closes every connection. It waits for snapshots in use as long as one may live.

@@ -164,8 +164,8 @@ func openLocked(opt *Options, path string, lock *fileLock) (*Store, error) {
 		_ = w.conn.close()
 		return nil, err
 	}
-	w.checkpointer = startCheckpointer(checkpoints)
 	d := &driver{writer: w, readers: newReaders(opt, path), health: newHealth(), lock: lock}
+	w.checkpointer, w.readers = startCheckpointer(checkpoints, d.health.note), d.readers
 	go d.health.watch(d.probe)
 	return &Store{
 		Store: batch.New(d, batch.Options{
@@ -223,18 +223,39 @@ func (d *driver) Snapshot(ctx context.Context) (batch.DriverSnapshot, error) {
 func (d *driver) Close() error {
 	d.health.close()
 	err := d.readers.close()
-	if d.conn != nil && !d.poisoned {
-		_ = d.conn.db.BusyTimeout(recoverBusyTimeout)
-		if _, _, e := d.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); e != nil && !isBusy(e) {
-			err = errors.Join(err, failure("close", e))
-		}
-	}
-	err = errors.Join(err, d.checkpointer.close())
+	moved, e := d.moveAll()
+	err = errors.Join(err, e, d.checkpointer.close())
 	if d.conn != nil {
-		err = errors.Join(err, d.conn.close())
+		// Left to itself SQLite would move the log with the last connection, and delete it even if part of what it
+		// holds was lost on the way.
+		if moved {
+			err = errors.Join(err, d.conn.close())
+		} else {
+			err = errors.Join(err, d.conn.abandon())
+		}
 		d.conn = nil
 	}
 	return errors.Join(err, d.lock.release())
+}
+
+// moveAll moves the whole log into the file and reports whether it did. After a failure the log stays for whoever
+// opens the store next.
+func (d *driver) moveAll() (moved bool, err error) {
+	p := d.checkpointer
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	if d.conn == nil || d.poisoned || p.lost.Load() {
+		return false, nil
+	}
+	_ = d.conn.db.BusyTimeout(recoverBusyTimeout)
+	_, err = p.run(d.conn, sqlite3.CHECKPOINT_TRUNCATE)
+	if isBusy(err) { // a snapshot is still in use
+		return false, nil
+	}
+	if err != nil {
+		return false, failure("close", err)
+	}
+	return true, nil
 }
 
 // Stats describe an open store.

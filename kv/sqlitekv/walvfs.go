@@ -2,7 +2,9 @@ package sqlitekv
 
 import (
 	"errors"
+	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -31,7 +33,7 @@ const maxWALBuffer = 512 << 10
 
 func (v bufferedWALs) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
 	f, flags, err := v.base.Open(name, flags)
-	return v.wrap(name, f, flags, err)
+	return v.wrap(name, f, flags, err, &atomic.Uint64{})
 }
 
 // OpenFilename implements vfs.VFSFilename, which the system's files need. SQLite would make a log that
@@ -40,18 +42,59 @@ func (v bufferedWALs) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.
 	if flags&vfs.OPEN_WAL != 0 && flags&vfs.OPEN_CREATE != 0 {
 		_ = touch(name.String()) // if that fails, so will the opening, which says why
 	}
-	if base, ok := v.base.(vfs.VFSFilename); ok {
-		f, flags, err := base.OpenFilename(name, flags)
-		return v.wrap(name.String(), f, flags, err)
+	base, ok := v.base.(vfs.VFSFilename)
+	if !ok {
+		return v.Open(name.String(), flags)
 	}
-	return v.Open(name.String(), flags)
+	f, flags, err := base.OpenFilename(name, flags)
+	return v.wrap(name.String(), f, flags, err, logSyncsOf(name.URIParameter(connParameter)))
 }
 
-func (v bufferedWALs) wrap(name string, f vfs.File, flags vfs.OpenFlag, err error) (vfs.File, vfs.OpenFlag, error) {
+func (v bufferedWALs) wrap(name string, f vfs.File, flags vfs.OpenFlag, err error, failed *atomic.Uint64) (vfs.File, vfs.OpenFlag, error) {
 	if err != nil || flags&vfs.OPEN_WAL == 0 {
 		return f, flags, err
 	}
-	return &walFile{File: f, syncs: shareSyncs(name)}, flags, nil
+	return &walFile{File: f, syncs: shareSyncs(name), failed: failed}, flags, nil
+}
+
+// connParameter is the URI parameter by which a connection and its handle of the log know each other.
+const connParameter = "conn"
+
+// logSyncs count, for each connection, the syncs of the log that have failed through it: SQLite gives the same error
+// for those of the database file.
+var logSyncs struct {
+	sync.Mutex
+	last   uint64
+	failed map[string]*atomic.Uint64
+}
+
+// countLogSyncs makes a counter for a connection, and the name for its connParameter.
+func countLogSyncs() (name string, failed *atomic.Uint64) {
+	logSyncs.Lock()
+	defer logSyncs.Unlock()
+	if logSyncs.failed == nil {
+		logSyncs.failed = make(map[string]*atomic.Uint64)
+	}
+	logSyncs.last++
+	name, failed = strconv.FormatUint(logSyncs.last, 10), &atomic.Uint64{}
+	logSyncs.failed[name] = failed
+	return name, failed
+}
+
+// logSyncsOf is the counter of that name; one that nobody reads if there is none.
+func logSyncsOf(name string) *atomic.Uint64 {
+	logSyncs.Lock()
+	defer logSyncs.Unlock()
+	if failed := logSyncs.failed[name]; failed != nil {
+		return failed
+	}
+	return &atomic.Uint64{}
+}
+
+func forgetLogSyncs(name string) {
+	logSyncs.Lock()
+	defer logSyncs.Unlock()
+	delete(logSyncs.failed, name)
 }
 
 func (v bufferedWALs) Delete(name string, syncDir bool) error { return v.base.Delete(name, syncDir) }
@@ -126,7 +169,8 @@ func (s *sharedSyncs) leave() {
 // walFile is one handle of a log. Like its connection it is used by one goroutine at a time.
 type walFile struct {
 	vfs.File
-	syncs *sharedSyncs
+	syncs  *sharedSyncs
+	failed *atomic.Uint64 // counts the syncs that have failed; nil for nobody
 	// gathered is what has been written but not handed over; it belongs at start.
 	gathered []byte
 	start    int64
@@ -168,10 +212,14 @@ func (f *walFile) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (f *walFile) Sync(flags vfs.SyncFlag) error {
-	if err := f.flush(); err != nil {
-		return err
+	err := f.flush()
+	if err == nil {
+		err = f.syncs.sync(func() error { return f.File.Sync(flags) })
 	}
-	return f.syncs.sync(func() error { return f.File.Sync(flags) })
+	if err != nil && f.failed != nil {
+		f.failed.Add(1)
+	}
+	return err
 }
 
 func (f *walFile) Size() (int64, error) {

@@ -35,6 +35,7 @@ type writer struct {
 	unknown []*unknownCommit
 
 	checkpointer *checkpointer
+	readers      *readers
 	// walPages is the length of the log after the last commit.
 	walPages atomic.Int64
 	// restartAt is the length at which the writer next tries to start the log over.
@@ -76,7 +77,7 @@ func (w *writer) Scan(r kv.Range, visit func(key, value []byte) bool) error {
 
 // Begin implements batch.Driver.
 func (w *writer) Begin() (uint64, error) {
-	if w.poisoned {
+	if w.poisoned || w.checkpointer.lost.Load() {
 		if err := w.recover(); err != nil {
 			return 0, err
 		}
@@ -164,21 +165,68 @@ func (w *writer) Rollback() {
 // and the log emptied, the counter read again. It says in an error why that cannot be done yet; the next
 // call tries again.
 func (w *writer) recover() error {
-	if w.conn != nil {
-		_ = w.conn.close() // it has failed already, and nothing of it is needed
-		w.conn = nil
+	w.checkpointer.turn.Lock()
+	defer w.checkpointer.turn.Unlock()
+	w.drop()
+	reopen := w.reopen
+	if w.checkpointer.lost.Load() {
+		reopen = w.rereadLog
 	}
-	if err := w.reopen(); err != nil {
-		if w.conn != nil {
-			_ = w.conn.close()
-			w.conn = nil
-		}
+	if err := reopen(); err != nil {
+		w.drop()
+		w.poisoned = true
 		return &kv.Error{Is: kv.ErrUnavailable, Store: storeName, Op: "recover", Err: err,
 			Detail: "a commit failed earlier; the store refuses to write until the disk works again"}
 	}
 	w.poisoned, w.pending = false, nil
 	return nil
 }
+
+// drop closes the connection, which has failed: nothing of it is needed.
+func (w *writer) drop() {
+	if w.conn != nil {
+		_ = w.conn.abandon()
+		w.conn = nil
+	}
+}
+
+// rereadLog reopens the file after a checkpoint has failed (see checkpointer). Once every connection is closed, the
+// next one to be opened reads the log from its beginning, and all of it is moved again. Nobody reads meanwhile. If
+// it fails, reading goes on only where no commit is pending: the log may hold it now, and if its own sync has failed
+// nothing but a checkpoint makes it durable.
+func (w *writer) rereadLog() (err error) {
+	if !w.readers.retire(recoverBusyTimeout) {
+		return errSnapshotsOpen
+	}
+	defer func() {
+		if err != nil && w.pending == nil {
+			w.readers.resume(nil)
+			return
+		}
+		w.readers.resume(err)
+	}()
+	p := w.checkpointer
+	if p.conn != nil {
+		_ = p.conn.abandon()
+		p.conn = nil
+	}
+	p.lost.Store(false)
+	err = w.reopen()
+	if err == nil {
+		p.conn, err = w.opt.openConn(w.path, checkpointing, checkpointCacheBytes)
+	}
+	if err != nil {
+		p.lost.Store(true)
+		return err
+	}
+	w.walPages.Store(0)
+	w.restartAt = w.opt.walPages
+	p.restarted()
+	return nil
+}
+
+// errSnapshotsOpen is why the file could not be opened anew yet.
+var errSnapshotsOpen = errors.New("snapshots are still open")
 
 func (w *writer) reopen() error {
 	if err := w.open(); err != nil {
@@ -187,9 +235,8 @@ func (w *writer) reopen() error {
 	if err := w.conn.db.BusyTimeout(recoverBusyTimeout); err != nil {
 		return err
 	}
-	// Readers may still need the log; then this is busy and the next call tries again. What it has moved it
-	// has synced, and what failed to sync it moves again.
-	if _, _, err := w.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); err != nil {
+	// Readers may still need the log; then this is busy and the next call tries again.
+	if _, err := w.checkpointer.run(w.conn, sqlite3.CHECKPOINT_TRUNCATE); err != nil {
 		return err
 	}
 	if err := w.conn.db.BusyTimeout(busyTimeout); err != nil {
@@ -280,6 +327,16 @@ func (w *writer) restartLog() {
 		w.checkpointer.hurry()
 		return
 	}
+	p := w.checkpointer
+	if pages >= 2*w.opt.walPages {
+		p.turn.Lock()
+	} else if !p.turn.TryLock() {
+		return // the checkpointer is at it
+	}
+	defer p.turn.Unlock()
+	if p.lost.Load() {
+		return
+	}
 	w.restartAt = pages + w.opt.walPages/16
 	wait := restartWait
 	if pages >= walStop*w.opt.walPages {
@@ -288,10 +345,10 @@ func (w *writer) restartLog() {
 	if w.conn.db.BusyTimeout(wait) != nil {
 		return
 	}
-	if _, _, err := w.conn.db.WALCheckpoint("main", sqlite3.CHECKPOINT_RESTART); err == nil {
+	if _, err := p.run(w.conn, sqlite3.CHECKPOINT_RESTART); err == nil {
 		w.walPages.Store(0)
 		w.restartAt = w.opt.walPages
-		w.checkpointer.restarted()
+		p.restarted()
 	}
 	if err := w.conn.db.BusyTimeout(busyTimeout); err != nil {
 		w.poisoned = true
