@@ -60,7 +60,8 @@ export class Server {
   static async start(more: string[] = []): Promise<Server> {
     const port = await freePort();
     const database = join(temporaryFolder(), "abide.db");
-    const args = ["serve", "--server-bind", "127.0.0.1", "--server-port", `${port}`, "--storage-sqlite-path", database, ...more];
+    const args = ["serve", "--server-bind", "127.0.0.1", "--server-port", `${port}`, "--observability-metrics-port", "0",
+      "--storage-sqlite-path", database, ...more];
     const server = new Server(port, database, args);
     await server.restart();
     return server;
@@ -69,7 +70,7 @@ export class Server {
   /** Starts `abide dev` on a free port and a database that it throws away. */
   static async startDev(): Promise<Server> {
     const port = await freePort();
-    const server = new Server(port, "", ["dev", "--ephemeral", "--server-port", `${port}`]);
+    const server = new Server(port, "", ["dev", "--ephemeral", "--server-port", `${port}`, "--observability-metrics-port", "0"]);
     await server.restart();
     return server;
   }
