@@ -33,6 +33,7 @@ type clientCommands struct {
 	Invoke     invokeCommand     `cmd:"" help:"Call a function: create the promise that a worker executes, and wait for it if asked."`
 	Wait       waitCommand       `cmd:"" help:"Wait until a promise is settled."`
 	Tree       treeCommand       `cmd:"" help:"Show a promise and everything that was called below it."`
+	MCP        mcpCommand        `cmd:"" name:"mcp" help:"Let assistants work with promises: serve the Model Context Protocol."`
 	Completion completionCommand `cmd:"" help:"Print a script that completes this command's words in a shell."`
 	Complete   completeCommand   `cmd:"" name:"__complete" hidden:""`
 }

@@ -42,6 +42,18 @@ func atTerminal(url, args string) result {
 	return result{code, stdout.String(), stderr.String()}
 }
 
+// noticing calls noticed once, when something has been written to it.
+type noticing struct {
+	text    bytes.Buffer
+	once    sync.Once
+	noticed func()
+}
+
+func (n *noticing) Write(p []byte) (int, error) {
+	defer n.once.Do(n.noticed)
+	return n.text.Write(p)
+}
+
 func settleSoon(t *testing.T, c *client.Client, id string, state protocol.PromiseState) {
 	t.Helper()
 	go func() {
@@ -145,22 +157,32 @@ func TestTreeReadsEveryPage(t *testing.T) {
 
 func TestWatchEndsWithWhatItWatches(t *testing.T) {
 	c, url := live(t)
-	for _, command := range []string{"promises get", "tree"} {
-		id := "p-" + command[:4]
+	// watch settles the promise once its first look was shown, and gives everything that was.
+	watch := func(terminal bool, command, id string) string {
 		atTerminal(url, "promises create "+id+" --timeout 1h")
-		settleSoon(t, c, id, protocol.Resolved)
-		r := atTerminal(url, command+" "+id+" --watch --interval 10ms")
-		first, last := strings.Index(r.stdout, "\x1b[H"), strings.LastIndex(r.stdout, "\x1b[H")
-		if r.code != exitOK || first != 0 || last == 0 || !strings.Contains(r.stdout[last:], "resolved") && !strings.Contains(r.stdout[last:], "🟢") {
-			t.Errorf("%s: %+v", command, r)
+		stdout := &noticing{noticed: func() {
+			if _, err := c.PromiseSettle(t.Context(), protocol.PromiseSettle{ID: id, State: protocol.Rejected}); err != nil {
+				t.Error(err)
+			}
+		}}
+		var stderr bytes.Buffer
+		code := run(words(command+" "+id+" --watch --interval 10ms"), surroundings{
+			environ: []string{"ABIDE_URL=" + url, "NO_COLOR=1"}, stdout: stdout, stderr: &stderr, signals: make(chan os.Signal), abort: func() {}, terminal: terminal,
+		})
+		if code != exitOK || stderr.Len() > 0 {
+			t.Errorf("%s: exit %d, %s", command, code, stderr.String())
+		}
+		return stdout.text.String()
+	}
+	for command, want := range map[string][2]string{"promises get": {"pending", "rejected"}, "tree": {"🟡", "🔴"}} {
+		shown := strings.Split(watch(true, command, "p-"+command[:4]), "\x1b[H\x1b[2J")
+		if len(shown) != 3 || shown[0] != "" || !strings.Contains(shown[1], want[0]) || !strings.Contains(shown[2], want[1]) {
+			t.Errorf("%s: %q", command, shown)
 		}
 	}
-	atTerminal(url, "promises create q --timeout 1h")
-	settleSoon(t, c, "q", protocol.Rejected)
-	r := person(false, []string{"ABIDE_URL=" + url}, "", "promises get q --watch --interval 10ms")
-	lines := strings.Split(strings.TrimSpace(r.stdout), "\n")
+	lines := strings.Split(strings.TrimSpace(watch(false, "promises get", "q")), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `"pending"`) || !strings.Contains(lines[1], `"rejected"`) {
-		t.Errorf("one document a line, when it changes: %+v", r)
+		t.Errorf("one document a line, when it changes: %q", lines)
 	}
 }
 

@@ -74,7 +74,7 @@ func TestScriptsInTheirShells(t *testing.T) {
 }
 
 func TestHelpOfClientCommands(t *testing.T) {
-	for _, command := range []string{"promises", "promises create", "tasks", "tasks explain", "schedules", "schedules preview", "invoke", "wait", "tree", "completion"} {
+	for _, command := range []string{"promises", "promises create", "tasks", "tasks explain", "schedules", "schedules preview", "invoke", "wait", "tree", "mcp", "completion"} {
 		r := runWith(nil, append(strings.Fields(command), "--help")...)
 		if r.code != exitOK || r.stderr != "" {
 			t.Errorf("%s: %+v", command, r)
