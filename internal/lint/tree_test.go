@@ -67,7 +67,7 @@ func walk(visit func(name string) error) error {
 			return err
 		case entry.IsDir() && skips(entry.Name()):
 			return filepath.SkipDir
-		case !entry.Type().IsRegular():
+		case !entry.Type().IsRegular(), entry.Name() == ".git": // which is a file in a worktree
 			return nil
 		}
 		name, err := filepath.Rel(root, full)
