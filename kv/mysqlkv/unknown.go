@@ -160,6 +160,9 @@ func (w *writer) readWriters() (*writerRows, error) {
 	w.session.rollback()
 	if w.session.lost {
 		w.hangUp()
+		if err == nil {
+			err = unavailable("resolve", "the connection was lost")
+		}
 	}
 	return rows, err
 }
