@@ -67,6 +67,7 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		Debug:       o.debug,
 		CORSOrigins: o.settings.ServerCORSAllowOrigin,
 		Hosts:       o.hosts,
+		Auth:        o.guard.auth,
 		Poll:        api.Poll(s.delivery, api.PollOptions{Now: time.Now}),
 		Log:         logger,
 		Observe:     s.observer(o),

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 
@@ -22,25 +24,43 @@ var ownedByClients = map[string]bool{
 	"PORT_MESSAGE_SOURCE": true,
 }
 
-// environment holds the variables of the settings' prefixes. It gives kong the value of every flag that
-// carries a `setting` tag and was not given on the command line. Names are compared without regard to case,
-// as the reference does; an empty value counts as not set, which is what an unset variable of a compose file
-// turns into.
+// environment holds the variables of the settings' prefixes, and behind them the configuration file. It gives kong
+// the value of every flag that carries a `setting` tag and was not given on the command line. Names are compared
+// without regard to case, as the reference does; an empty value counts as not set, which is what an unset variable of
+// a compose file turns into.
 type environment struct {
 	values map[string]string // by name in capitals
+	empty  map[string]bool   // names that have an empty value
 	known  map[string]bool   // names that are a setting of some subcommand
+
+	keys      map[string]*kong.Value // every key that a configuration file may have
+	readsFile map[*kong.Value]bool   // flags whose subcommand reads it
+	file      *settingsFile          // once it has been read
+	fileError error
+	// origins says where the values came from that were not given as flags and are no defaults; asked is every flag
+	// that was not given.
+	origins map[*kong.Value]origin
+	asked   map[*kong.Value]bool
+
 	// flagsAlone are the flags of subcommands that take some settings from flags alone, which they say with a tag
 	// that holds the beginning of those settings' keys.
 	flagsAlone map[*kong.Value]bool
 }
 
 func readEnvironment(environ []string) *environment {
-	env := &environment{values: map[string]string{}, known: map[string]bool{}, flagsAlone: map[*kong.Value]bool{}}
+	env := &environment{
+		values: map[string]string{}, empty: map[string]bool{}, known: map[string]bool{configVariable: true}, flagsAlone: map[*kong.Value]bool{},
+		keys: map[string]*kong.Value{}, readsFile: map[*kong.Value]bool{}, origins: map[*kong.Value]origin{}, asked: map[*kong.Value]bool{},
+	}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		name = strings.ToUpper(name)
 		for _, prefix := range environmentPrefixes {
-			if strings.HasPrefix(name, prefix) && value != "" {
+			switch {
+			case !strings.HasPrefix(name, prefix):
+			case value == "":
+				env.empty[name] = true
+			default:
 				env.values[name] = value
 			}
 		}
@@ -70,47 +90,91 @@ func (e *environment) describeFlag(value *kong.Value) string {
 func (e *environment) learn(app *kong.Application) {
 	for _, leaf := range app.Leaves(false) {
 		alone := leaf.Tag.Get("flagsalone")
+		readsFile := slices.ContainsFunc(leaf.Flags, func(f *kong.Flag) bool { return f.Name == configFlag })
 		for _, flag := range leaf.Flags {
 			if key := flag.Tag.Get("setting"); key != "" {
 				if alone != "" && strings.HasPrefix(key, alone) {
 					e.flagsAlone[flag.Value] = true
 				}
-				for _, prefix := range environmentPrefixes {
-					e.known[prefix+settingName(key)] = true
+				e.learnKey(key, flag, readsFile)
+				if isSecret(flag) {
+					e.learnKey(key+fileSuffix, flag, readsFile)
 				}
 			}
 		}
 	}
 }
 
+func (e *environment) learnKey(key string, flag *kong.Flag, readsFile bool) {
+	for _, prefix := range environmentPrefixes {
+		e.known[prefix+settingName(key)] = true
+	}
+	if readsFile {
+		e.keys[key], e.readsFile[flag.Value] = flag.Value, true
+	}
+}
+
 // Validate does nothing: each value is checked where it is resolved.
 func (e *environment) Validate(*kong.Application) error { return nil }
 
-// Resolve gives kong the value of a flag from the environment, or nil. The value is tried on the flag
-// here, so that the message names the variable and not the flag.
-func (e *environment) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+// origin is where a value came from.
+type origin struct {
+	source string // environment or file
+	place  string // the variable, or file, line and key
+}
+
+// Resolve gives kong the value of a flag from the environment, else from the configuration file, or nil. The value is
+// tried on the flag here, so that the message names its place and not the flag.
+func (e *environment) Resolve(parsed *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	key := flag.Tag.Get("setting")
 	if key == "" || e.flagsAlone[flag.Value] {
 		return nil, nil
 	}
-	var found any
+	e.asked[flag.Value] = true
+	value, name, err := e.fromVariables(flag, key)
+	from := origin{"environment", name}
+	fileValue, place, fileErr := e.fromFile(parsed, flag, key)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("environment variable %s: %w", name, err)
+	case fileErr != nil:
+		return nil, fileErr
+	case value == nil:
+		value, from = fileValue, origin{"file", place}
+	}
+	if value == nil {
+		return nil, nil
+	}
+	scratch := reflect.New(flag.Target.Type()).Elem()
+	if err := flag.Parse(kong.Scan().PushTyped(value, kong.FlagValueToken), scratch); err != nil {
+		if from.source == "environment" {
+			return nil, fmt.Errorf("environment variable %s: %w", name, err)
+		}
+		return nil, fmt.Errorf("%s: %w", from.place, err)
+	}
+	e.origins[flag.Value] = from
+	return value, nil
+}
+
+// fromVariables is the value of a flag in the environment, and the variable that holds it; nil if none does.
+func (e *environment) fromVariables(flag *kong.Flag, key string) (value any, name string, err error) {
 	for _, prefix := range environmentPrefixes {
 		name := prefix + settingName(key)
 		text, ok := e.values[name]
-		if !ok || found != nil {
-			continue
+		path, inFile := e.values[name+strings.ToUpper(fileSuffix)]
+		switch {
+		case isSecret(flag) && ok && inFile:
+			return nil, name, fmt.Errorf("there is %s%s as well: use one of them", name, strings.ToUpper(fileSuffix))
+		case isSecret(flag) && inFile:
+			name += strings.ToUpper(fileSuffix)
+			text, err := readSecret(path)
+			return text, name, err
+		case ok:
+			value, err := plainValue(text, flag.IsSlice())
+			return value, name, err
 		}
-		value, err := plainValue(text, flag.IsSlice())
-		if err == nil {
-			scratch := reflect.New(flag.Target.Type()).Elem()
-			err = flag.Parse(kong.Scan().PushTyped(value, kong.FlagValueToken), scratch)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("environment variable %s: %w", name, err)
-		}
-		found = value
 	}
-	return found, nil
+	return nil, "", nil
 }
 
 // plainValue takes the quotes and brackets off a value as the reference's syntax has them: "text" in double
@@ -130,16 +194,60 @@ func plainValue(text string, list bool) (any, error) {
 	return text, nil
 }
 
-// refuse is an error if the environment asks for protection that this version does not have. To run open
-// because a setting was not known would be the worst way to say so.
+// guarded are the beginnings of settings that protect a server. One of them that is not known, or that has no value, ends
+// the start: to run open because a setting was not understood would be the worst way to say so.
+var guarded = []string{"AUTH__", "SERVER__TLS__"}
+
+// refuse is an error if the environment or the configuration file asks for protection that is not to be had.
 func (e *environment) refuse() error {
 	for _, name := range e.unknown() {
-		if rest, _ := splitPrefix(name); strings.HasPrefix(rest, "AUTH__") {
-			return fmt.Errorf("environment variable %s asks for authentication, which this version does not have; unset it to run without", name)
+		rest, _ := splitPrefix(name)
+		for _, beginning := range guarded {
+			if strings.HasPrefix(rest, beginning) {
+				return fmt.Errorf("environment variable %s is not a setting%s", name, e.didYouMean(keyOf(rest)))
+			}
 		}
 	}
-	return nil
+	for _, name := range slices.Sorted(maps.Keys(e.empty)) {
+		if rest, _ := splitPrefix(name); rest == settingName("auth.publickey") || rest == settingName("auth.jwks") {
+			return fmt.Errorf("environment variable %s is set and empty; unset it to run without authentication, or name a key", name)
+		}
+	}
+	return e.authWithoutKey()
 }
+
+// authWithoutKey is an error if a setting of authentication was given and none that says where the keys are.
+func (e *environment) authWithoutKey() error {
+	place := ""
+	for value, from := range e.origins {
+		key := value.Tag.Get("setting")
+		if (key == "auth.publickey" || key == "auth.jwks") && value.Target.String() != "" {
+			return nil
+		}
+		if strings.HasPrefix(key, "auth.") && (place == "" || from.place < place) {
+			place = from.place
+		}
+	}
+	if place == "" || e.keyFlagGiven() {
+		return nil
+	}
+	return fmt.Errorf("%s asks for authentication, and no key is named: set auth.publickey or auth.jwks", place)
+}
+
+// keyFlagGiven reports whether a flag says where the keys are.
+func (e *environment) keyFlagGiven() bool {
+	for _, key := range []string{"auth.publickey", "auth.jwks"} {
+		for value := range e.readsFile {
+			if value.Tag.Get("setting") == key && !e.asked[value] && value.Target.String() != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// keyOf is the key of a variable without its prefix.
+func keyOf(name string) string { return strings.ToLower(strings.ReplaceAll(name, "__", ".")) }
 
 // unknown lists the variables that look like settings and are none, sorted: those of the own prefix, and
 // those of the reference's that have a level in their name. Client variables are left out.

@@ -32,6 +32,8 @@ type commands struct {
 	Simulate simulateCommand `cmd:"" help:"Run whole servers, workers and faults in simulated time, many seeds, and check everything they answer."`
 	Cluster  clusterCommand  `cmd:"" help:"List the servers on one store: who lives, whose clock is off, how many workers each has."`
 	Verify   verifyCommand   `cmd:"" help:"Check a running server from outside, request by request, against the protocol."`
+	Config   configCommand   `cmd:"" help:"Look at the settings of a server: check them, or show them with where each comes from."`
+	Token    tokenCommand    `cmd:"" help:"Make keys and tokens for development, and look into tokens."`
 	Version  versionCommand  `cmd:"" help:"Print what this binary is."`
 
 	clientCommands
@@ -89,6 +91,7 @@ func run(args []string, in surroundings) int {
 		kong.Writers(in.stdout, in.stderr),
 		kong.Exit(func(int) { helped = true }),
 		kong.Resolvers(env),
+		kong.Bind(env),
 		kong.ValueFormatter(env.describeFlag),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100, NoExpandSubcommands: true}),
 	)

@@ -130,8 +130,8 @@ func TestUsageErrors(t *testing.T) {
 		{"serve", "RESONATE_DEBUG=maybe", "environment variable RESONATE_DEBUG"},
 		{"serve", "ABIDE_TASKS__RETRY_TIMEOUT=1h2", "environment variable ABIDE_TASKS__RETRY_TIMEOUT"},
 		{"serve", `ABIDE_SERVER__CORS__ALLOW_ORIGINS=["https://a`, "is not a list"},
-		{"serve", "RESONATE_AUTH__PUBLICKEY=/key.pem", "asks for authentication"},
-		{"dev", "abide_auth__publickey=/key.pem", "asks for authentication"},
+		{"serve", "RESONATE_AUTH__PUBLIKEY=/key.pem", "did you mean auth.publickey"},
+		{"dev", "abide_auth__publik_key=/key.pem", "did you mean auth.publickey"},
 	} {
 		r := runWith(strings.Fields(c.environ), strings.Fields(c.args)...)
 		if r.code != exitUsage || !strings.Contains(r.stderr, c.says) || r.stdout != "" {
@@ -148,7 +148,7 @@ func parsed(t *testing.T, environ []string, args ...string) (*serveCommand, *env
 	t.Helper()
 	var cli commands
 	env := readEnvironment(environ)
-	parser, err := kong.New(&cli, kong.Resolvers(env), kong.Vars{"version": ""})
+	parser, err := kong.New(&cli, kong.Resolvers(env), kong.Bind(env), kong.Vars{"version": ""})
 	if err != nil {
 		t.Fatal(err)
 	}

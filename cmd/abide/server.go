@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"os"
@@ -19,6 +20,7 @@ type serverOptions struct {
 	bind      string // where side listeners listen, unless their settings say otherwise
 	debug     bool
 	hosts     []string // the only names that the server answers to; empty: any
+	guard     *guard   // what runServer has opened in front
 }
 
 // echo is how soon after the first a second signal is the same one: supervisors signal a process and then its
@@ -37,19 +39,26 @@ func stopSignals() <-chan os.Signal {
 // requests in flight, and closes the store. All of it together takes at most the shutdown timeout. A
 // second signal ends the process at once.
 func runServer(in surroundings, logger *slog.Logger, o serverOptions) error {
-	s, err := openService(logger, o)
+	var s *service
+	var err error
+	if o.guard, err = openGuard(logger, &o.settings, o.debug); err == nil {
+		s, err = openService(logger, o)
+	}
 	if err != nil {
 		for _, l := range o.listeners {
 			_ = l.Close()
 		}
 		return err
 	}
+	guarding, stopGuarding := context.WithCancel(context.Background())
+	defer stopGuarding()
+	go o.guard.run(guarding)
 	side := startSide(logger, o.settings.observabilitySettings, o.bind, s)
 	defer side.close()
 	ended := make(chan error, len(o.listeners))
 	for _, l := range o.listeners {
 		logger.Info(bench.ListeningMessage, bench.ListeningAddress, l.Addr().String(), "version", buildVersion(), "data", o.store.String())
-		go func() { ended <- s.http.Serve(l) }()
+		go func() { ended <- s.http.Serve(o.guard.listener(l)) }()
 	}
 	var failure error
 	select {

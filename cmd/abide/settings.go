@@ -18,16 +18,20 @@ import (
 // reference server unless the help says otherwise. The `setting` tag is the setting's key, from which the
 // name of its environment variable is made.
 type serverSettings struct {
+	fileSettings
+
 	Level logLevel `setting:"level" default:"info" placeholder:"LEVEL" help:"What is logged: debug, info, warn, error or off."`
 	Debug bool     `setting:"debug" help:"Allow debug.* requests and resonate:debug_time."`
 
 	ServerHost            string       `setting:"server.host" default:"localhost" placeholder:"NAME" help:"Host name in the default of --server-url."`
 	ServerPort            int          `setting:"server.port" default:"8001" placeholder:"PORT" help:"Port to listen on; 0 takes a free one and logs it."`
-	ServerURL             string       `setting:"server.url" name:"server-url" placeholder:"URL" help:"Where workers reach this server, told to them in every message; by default http://HOST:PORT."`
+	ServerURL             string       `setting:"server.url" name:"server-url" placeholder:"URL" help:"Where workers reach this server, told to them in every message; by default http://HOST:PORT, or https:// with TLS."`
 	ServerID              string       `setting:"server.id" name:"server-id" placeholder:"NAME" help:"Name of this server among those that share a store; it should be the same after a restart. By default HOSTNAME:PORT."`
 	ServerShutdownTimeout milliseconds `setting:"server.shutdown_timeout" default:"10s" placeholder:"DURATION" help:"How long a stop waits for what is in flight before it gives up on it."`
 	ServerCORSAllowOrigin []string     `setting:"server.cors.allow_origins" name:"server-cors-allow-origin" placeholder:"ORIGIN" sep:"," help:"Origin whose web pages may call the server, such as https://app.example, or *; repeatable."`
 
+	tlsSettings
+	authSettings
 	storageSettings
 
 	TasksRetryTimeout milliseconds `setting:"tasks.retry_timeout" default:"30s" placeholder:"DURATION" help:"How long after its delivery an unclaimed task is sent again."`
@@ -87,7 +91,7 @@ func (s *serverSettings) Validate() error {
 			return fmt.Errorf("--%s is 0: it must be at least 1 ms", span.flag)
 		}
 	}
-	if err := errors.Join(s.storageSettings.Validate(), s.observabilitySettings.Validate()); err != nil {
+	if err := errors.Join(s.tlsSettings.Validate(), s.authSettings.Validate(), s.storageSettings.Validate(), s.observabilitySettings.Validate()); err != nil {
 		return err
 	}
 	return s.validateNames()
@@ -119,7 +123,11 @@ func (s *serverSettings) baseURL(port int) string {
 	if s.ServerURL != "" {
 		return strings.TrimRight(s.ServerURL, "/")
 	}
-	return "http://" + net.JoinHostPort(strings.Trim(s.ServerHost, "[]"), strconv.Itoa(port))
+	scheme := "http://"
+	if s.encrypts() {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(strings.Trim(s.ServerHost, "[]"), strconv.Itoa(port))
 }
 
 func checkBaseURL(text string) error {

@@ -27,7 +27,7 @@ var FileNames = []string{"abide.toml", "resonate.toml"}
 type Setting struct {
 	// Key is the whole key, with dots: server.port.
 	Key string
-	// Value is a string, an int64, a float64, a bool, or a []any of those.
+	// Value is a string, an int64, a float64, a bool, or a []any of those; nil for a table in which there is nothing.
 	Value any
 	// Line counts from 1.
 	Line int
@@ -108,14 +108,18 @@ func Parse(text []byte) ([]Setting, error) {
 	return settings, nil
 }
 
-// flatten appends every value that is no table.
+// flatten appends every value that is no table, and every empty table.
 func flatten(dst []Setting, prefix string, values map[string]any) []Setting {
 	for name, value := range values {
 		key := join(prefix, name)
-		if table, ok := value.(map[string]any); ok {
-			dst = flatten(dst, key, table)
-		} else {
+		table, ok := value.(map[string]any)
+		switch {
+		case !ok:
 			dst = append(dst, Setting{Key: key, Value: value})
+		case len(table) == 0:
+			dst = append(dst, Setting{Key: key})
+		default:
+			dst = flatten(dst, key, table)
 		}
 	}
 	return dst
@@ -131,7 +135,7 @@ func join(prefix, name string) string {
 // check refuses what no setting is.
 func check(value any) error {
 	switch v := value.(type) {
-	case string, int64, float64, bool:
+	case nil, string, int64, float64, bool:
 		return nil
 	case []any:
 		for _, item := range v {

@@ -25,11 +25,14 @@ x"""
 [transports.http_push]
 auth.token = "t" # comment
 ratio = 0.5
+[auth]
+[nothing.here]
 `))
 	want := []Setting{
 		{"level", "debug", 2}, {"debug", true, 3}, {"server.port", int64(9000), 6}, {"server.host", "h", 7},
 		{"server.cors.allow_origins", []any{"https://a", "https://b"}, 8}, {"server.tls.cert_file", "c", 9}, {"server.tls.key_file", "k", 9},
 		{"storage.sqlite.path", "x", 12}, {"transports.http_push.auth.token", "t", 15}, {"transports.http_push.ratio", 0.5, 16},
+		{"auth", nil, 17}, {"nothing.here", nil, 18},
 	}
 	if err != nil || !reflect.DeepEqual(settings, want) {
 		t.Errorf("%+v\n%v", settings, err)
