@@ -93,11 +93,12 @@ class Soak {
     this.workers.push(workers);
   }
 
-  /** Kills the server again and again: two times in three soon after its start, else after long enough for a trend. */
+  /** Kills the server again and again: the first time and two times in three soon after its start, else after long enough for a trend. */
   private async killServers(): Promise<void> {
     const long = Math.min(300, seconds / 2);
     for (;;) {
-      const wait = this.random.between(0, 3) > 0 ? this.random.between(500, 8_000) : this.random.between(500 * long, 1_000 * long);
+      const soon = this.life === 0 || this.random.between(0, 3) > 0;
+      const wait = soon ? this.random.between(500, 8_000) : this.random.between(500 * long, 1_000 * long);
       await this.pause(wait);
       if (this.over || this.age > seconds - quietSeconds) return this.pause(seconds * 1000);
       await this.server.kill();
