@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"abide/internal/engine"
 	"abide/internal/metrics"
 	"abide/internal/store"
 )
@@ -118,6 +119,28 @@ func (w *queueWatch) look(ctx context.Context) (store.Queues, error) {
 	return q, err
 }
 
+// censusWatch reads which servers run on the store for whoever scrapes, as seldom. Safe for concurrent use.
+type censusWatch struct {
+	engine *engine.Engine
+
+	mu     sync.Mutex
+	looked time.Time
+	last   engine.Census
+}
+
+func (w *censusWatch) look(ctx context.Context) (engine.Census, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.looked.IsZero() && time.Since(w.looked) < lookInterval {
+		return w.last, nil
+	}
+	c, err := w.engine.Census(ctx)
+	if err == nil {
+		w.last, w.looked = c, time.Now()
+	}
+	return c, err
+}
+
 // newMetrics makes the metrics of a service whose parts are there, but for the handler.
 func (s *service) newMetrics(ctx context.Context, logger *slog.Logger, o serverOptions) (*metrics.Metrics, error) {
 	layout, err := layoutOf(ctx, s.store)
@@ -135,6 +158,7 @@ func (s *service) newMetrics(ctx context.Context, logger *slog.Logger, o serverO
 		Delivery: s.delivery.Stats,
 		InFlight: func() int64 { return s.handler.InFlight() },
 		Queues:   w.look,
+		Census:   (&censusWatch{engine: s.engine}).look,
 	}, logger), nil
 }
 

@@ -77,6 +77,8 @@ func TestMetricsOfAServer(t *testing.T) {
 		`abide_store_info{durable="true",engine="sqlite"} 1`,
 		`abide_build_info{version="` + buildVersion() + `"} 1`,
 		`abide_requests_in_flight 0`,
+		`abide_servers{state="live"} 1`,
+		`abide_server_duty{duty="journal"} 1`,
 		`abide_quarantined_rows 0`,
 		`abide_journal_lag_seconds 0`,
 		`abide_transactions_failed_total{cause="conflict"} 0`,

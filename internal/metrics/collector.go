@@ -49,7 +49,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.collectStore(s, c.sources.Store())
 	c.collectEngine(s, c.sources.Engine())
 	c.collectDelivery(s, c.sources.Delivery())
-	c.collectQueues(s)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout/2)
+	defer cancel()
+	c.collectQueues(ctx, s)
+	c.collectCensus(ctx, s)
 }
 
 // sink takes values.
@@ -177,9 +180,7 @@ func (c *collector) collectDelivery(s sink, d deliver.Stats) {
 	}
 }
 
-func (c *collector) collectQueues(s sink) {
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout/2)
-	defer cancel()
+func (c *collector) collectQueues(ctx context.Context, s sink) {
 	q, err := c.sources.Queues(ctx)
 	if err != nil {
 		c.log.Warn("metrics: the store's queues cannot be looked at", "error", err)
@@ -194,4 +195,28 @@ func (c *collector) collectQueues(s sink) {
 	}
 	s.send(journalLag, float64(q.JournalLagMs)/1000)
 	s.send(quarantined, float64(q.Quarantined))
+}
+
+func (c *collector) collectCensus(ctx context.Context, s sink) {
+	census, err := c.sources.Census(ctx)
+	if err != nil {
+		c.log.Warn("metrics: the servers of the store cannot be read", "error", err)
+		return
+	}
+	var live, silent int
+	for _, of := range census.Servers {
+		if of.Live {
+			live++
+		} else {
+			silent++
+		}
+		if of.ID == census.Server {
+			s.send(clockOffset, float64(of.OffsetMs)/1000)
+		}
+	}
+	s.send(servers, float64(live), "live")
+	s.send(servers, float64(silent), "silent")
+	for _, duty := range census.Duties {
+		s.send(duties, truth(duty.Server == census.Server), duty.Name)
+	}
 }

@@ -56,6 +56,10 @@ func sample() Sources {
 		Version: "1.2.3", Store: func() Store { return st }, Engine: func() engine.Counts { return counts },
 		Delivery: func() deliver.Stats { return d }, InFlight: func() int64 { return 7 },
 		Queues: func(context.Context) (store.Queues, error) { return q, nil },
+		Census: func(context.Context) (engine.Census, error) {
+			return engine.Census{Server: "b", Servers: []engine.CensusServer{{ID: "a"}, {ID: "b", Live: true, OffsetMs: -250}, {ID: "c", Live: true}},
+				Duties: []engine.CensusDuty{{Name: "sweep", Server: "b"}, {Name: "journal", Server: "c"}}}, nil
+		},
 	}
 }
 
@@ -201,8 +205,11 @@ func TestAScrapeWithoutTheStore(t *testing.T) {
 		}
 		return store.Queues{}, errors.New("the store is away")
 	}
+	s.Census = func(ctx context.Context) (engine.Census, error) {
+		return engine.Census{}, errors.New("the store is away")
+	}
 	got := scrape(t, New(s, silent))
-	if strings.Contains(got, "abide_timer_overdue_seconds") || !strings.Contains(got, "abide_commits_total") {
+	if strings.Contains(got, "abide_timer_overdue_seconds") || strings.Contains(got, "abide_servers") || !strings.Contains(got, "abide_commits_total") {
 		t.Errorf("%s", got)
 	}
 }

@@ -53,6 +53,10 @@ var (
 	undeliveredAge = gauge("abide_undelivered_oldest_seconds", "Age of the oldest message that waits in the store, by kind: of an execute, how long a task has had no worker.", "kind")
 	journalLag     = gauge("abide_journal_lag_seconds", "How much older than its retention age the oldest entry of a journal is; 0 if retention is up to date.")
 	quarantined    = gauge("abide_quarantined_rows", "Rows that are set aside now, at most 1000.")
+
+	servers     = gauge("abide_servers", "Servers with a row in the store: live ones, and those whose lease has ended.", "state")
+	duties      = gauge("abide_server_duty", "1 for what this server does for all servers of the store, else 0.", "duty")
+	clockOffset = gauge("abide_clock_offset_seconds", "How far this server's clock is ahead of the median of the live servers; negative if it is behind.")
 )
 
 // all lists them.
@@ -62,5 +66,5 @@ var all = []metric{
 	poolMax, poolWaits, storeHints, listening,
 	schedulePromises, steps, passFailures, setAside, swept, unblocksExpired, compacted, messagesSent, messageOutcomes, messagesHeld,
 	messagesInFlight, workers, connections, connectionsRefused, connectionsReplaced, hintsDropped, outboxFailures, timerOverdue,
-	undelivered, undeliveredAge, journalLag, quarantined,
+	undelivered, undeliveredAge, journalLag, quarantined, servers, duties, clockOffset,
 }

@@ -10,7 +10,7 @@ import (
 	"abide/kv/batch"
 )
 
-// Sources are where a scrape reads. Every function must be quick, but for Queues, and safe for concurrent use.
+// Sources are where a scrape reads. Every function must be quick, but for Queues and Census, and safe for concurrent use.
 type Sources struct {
 	// Version is that of the binary.
 	Version string
@@ -24,6 +24,8 @@ type Sources struct {
 	InFlight func() int64
 	// Queues looks at what waits in the store. It may fail: the metrics that come of it are then missing.
 	Queues func(ctx context.Context) (store.Queues, error)
+	// Census reads which servers run on the store. It may fail, too.
+	Census func(ctx context.Context) (engine.Census, error)
 }
 
 // Store is what a store counts, whatever its engine.
