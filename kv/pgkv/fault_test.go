@@ -160,6 +160,7 @@ func through(t *testing.T, server string) (*testenv.Proxy, string) {
 // Everybody hears the truth, or honestly that nobody knows, and nothing happens twice.
 func TestCutsAroundCommit(t *testing.T) {
 	onEach(t, func(t *testing.T, version string) {
+		t.Parallel()
 		cuts := int64(50)
 		if long() {
 			cuts = 1000
@@ -258,6 +259,7 @@ func TestAnotherDatabase(t *testing.T) {
 			"an empty table":  `DELETE FROM abide.kv`,
 		} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				server := testenv.Postgres(t, version)
 				s := open(t, pgkv.Options{URL: server})
 				var l ledger
@@ -297,6 +299,7 @@ func TestAnotherDatabase(t *testing.T) {
 // The server is killed under load, again and again: what was acknowledged is there.
 func TestKilledServer(t *testing.T) {
 	onEach(t, func(t *testing.T, version string) {
+		t.Parallel()
 		kills := 2
 		if long() {
 			kills = 20

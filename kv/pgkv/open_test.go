@@ -67,6 +67,7 @@ func TestOpenRefuses(t *testing.T) {
 			"a role that may not read it":    {"REVOKE SELECT ON abide.kv FROM %[1]s", "cannot be read"},
 		} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				server, role := testenv.Postgres(t, version), testenv.Name()
 				mustExec(t, server, pgkv.Schema(""))
 				mustExec(t, server, fmt.Sprintf(`CREATE ROLE %[1]s LOGIN; GRANT USAGE ON SCHEMA abide TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON abide.kv TO %[1]s`, role))

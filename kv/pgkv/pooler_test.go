@@ -1,7 +1,6 @@
 package pgkv_test
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -14,6 +13,10 @@ import (
 // Behind a pooler in transaction mode every transaction may run on another session.
 func TestPooler(t *testing.T) {
 	onEach(t, func(t *testing.T, version string) {
+		if !long() && version != testenv.PostgresVersions[1] {
+			return // where a person waits, it runs on one
+		}
+		t.Parallel()
 		server := testenv.Postgres(t, version)
 		pooler := testenv.PgBouncer(t, server)
 		var schema string
@@ -27,7 +30,7 @@ func TestPooler(t *testing.T) {
 			},
 			Reopen: reopen, Second: reopen, Operations: 300,
 		}
-		if os.Getenv("ABIDE_LONG") == "1" {
+		if long() {
 			h.Operations = 20_000
 		}
 		kvtest.Run(t, h)

@@ -3,7 +3,6 @@ package pgkv
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"abide/kv"
 	"abide/kv/batch"
@@ -18,12 +17,12 @@ const DefaultReaders = 10
 type readers struct {
 	*shared
 	// free has a place for each connection that may still be taken: one that is open, or nil for one to be made.
-	free chan *conn
-	busy sync.WaitGroup
+	free   chan *conn
+	closed chan struct{}
 }
 
 func newReaders(s *shared, n int) *readers {
-	r := &readers{shared: s, free: make(chan *conn, n)}
+	r := &readers{shared: s, free: make(chan *conn, n), closed: make(chan struct{})}
 	for range n {
 		r.free <- nil
 	}
@@ -32,39 +31,37 @@ func newReaders(s *shared, n int) *readers {
 
 // Snapshot implements batch.Remote: it waits for a free connection, at most until ctx ends.
 func (r *readers) Snapshot(ctx context.Context) (batch.RemoteSnapshot, error) {
+	var c *conn
 	select {
-	case c := <-r.free:
-		r.busy.Add(1)
-		r.stats.reading.Add(1)
-		return &snapshot{readers: r, ctx: ctx, conn: c}, nil
+	case c = <-r.free:
 	default:
+		r.stats.readerWaits.Add(1)
+		select {
+		case c = <-r.free:
+		case <-r.closed:
+			return nil, &kv.Error{Is: kv.ErrClosed, Store: storeName, Op: "view"}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	r.stats.readerWaits.Add(1)
-	select {
-	case c := <-r.free:
-		r.busy.Add(1)
-		r.stats.reading.Add(1)
-		return &snapshot{readers: r, ctx: ctx, conn: c}, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	r.stats.reading.Add(1)
+	return &snapshot{readers: r, ctx: ctx, conn: c}, nil
 }
 
 // give takes a connection back; nil for one that was closed.
 func (r *readers) give(c *conn) {
 	r.stats.reading.Add(-1)
 	r.free <- c
-	r.busy.Done()
 }
 
 // close closes all connections, and waits for those that are in use.
 func (r *readers) close() {
+	close(r.closed)
 	for range cap(r.free) {
 		if c := <-r.free; c != nil {
 			c.close()
 		}
 	}
-	r.busy.Wait()
 }
 
 // snapshot is one read-only transaction, which begins with the first fetch.
