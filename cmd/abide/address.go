@@ -29,6 +29,7 @@ type storeAddress struct {
 	// poolSize is how many connections read at once; 0 means the engine's default.
 	poolSize       int
 	acceptDataLoss bool
+	existing       bool // it must be there: none is made
 }
 
 // parseAddress reads what a person gives as a store: the path of a file, a postgres:// or a mysql:// URL. A parameter

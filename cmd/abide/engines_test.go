@@ -35,6 +35,11 @@ func TestServeOnDatabases(t *testing.T) {
 	for name, database := range databases {
 		t.Run(name, func(t *testing.T) {
 			url := database(t)
+			for range 2 { // the first look makes no store that the second one finds
+				if r := runWith(nil, "check", url); r.code != exitFailure || !strings.Contains(r.stderr, "there is no table") {
+					t.Errorf("check of an empty database: %+v", r)
+				}
+			}
 			port := freePort(t)
 			first := start(t, serveOn(url, "--observability-metrics-port", fmt.Sprint(port))...)
 			if _, err := first.client(t).PromiseCreate(t.Context(), protocol.PromiseCreate{ID: "p", TimeoutAt: 1 << 50}); err != nil {

@@ -150,11 +150,12 @@ func (a storeAddress) noun() string {
 	return "database"
 }
 
-// openExisting is openStore for what reads a store that somebody has made: a file that is not there is not made.
+// openExisting is openStore for what reads a store that somebody has made: one that is not there is not made.
 func openExisting(ctx context.Context, a storeAddress, log *slog.Logger) (dataStore, error) {
 	if err := a.exists(); err != nil {
 		return nil, err
 	}
+	a.existing = true
 	return openStore(ctx, a, log)
 }
 

@@ -52,7 +52,7 @@ func openSQLite(_ context.Context, a storeAddress, _ *slog.Logger) (dataStore, e
 func openPostgres(ctx context.Context, a storeAddress, log *slog.Logger) (dataStore, error) {
 	s, err := pgkv.Open(ctx, pgkv.Options{
 		URL: a.place, ListenURL: a.listenURL, Schema: a.schema, Readers: a.poolSize,
-		Keys: keyspace.Register(), Now: time.Now, AcceptDataLoss: a.acceptDataLoss, Log: log,
+		Keys: keyspace.Register(), Now: time.Now, AcceptDataLoss: a.acceptDataLoss, Existing: a.existing, Log: log,
 	})
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func openPostgres(ctx context.Context, a storeAddress, log *slog.Logger) (dataSt
 
 func openMySQL(ctx context.Context, a storeAddress, log *slog.Logger) (dataStore, error) {
 	s, err := mysqlkv.Open(ctx, mysqlkv.Options{
-		URL: a.place, Readers: a.poolSize, Keys: keyspace.Register(), Now: time.Now, AcceptDataLoss: a.acceptDataLoss, Log: log,
+		URL: a.place, Readers: a.poolSize, Keys: keyspace.Register(), Now: time.Now, AcceptDataLoss: a.acceptDataLoss, Existing: a.existing, Log: log,
 	})
 	if err != nil {
 		return nil, err

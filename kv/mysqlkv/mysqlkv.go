@@ -48,6 +48,8 @@ type Options struct {
 	Now func() time.Time
 	// AcceptDataLoss opens a server whose settings lose acknowledged commits in a crash; see Store.Durability.
 	AcceptDataLoss bool
+	// Existing refuses a database without a store instead of making one, with ErrFormat.
+	Existing bool
 	// Log gets what a person should know: nil for nobody.
 	Log *slog.Logger
 	// Readers is how many snapshots can be open at once; further ones wait. 0 means DefaultReaders; at most 1,000. The
@@ -135,7 +137,7 @@ func openEngine(ctx context.Context, opt *Options, c *connector, h *horizon) (*e
 		return nil, err
 	}
 	defer first.hangUp()
-	f, err := first.openTable()
+	f, err := first.openTable(opt.Existing)
 	if err != nil {
 		return nil, err
 	}

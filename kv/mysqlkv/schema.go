@@ -96,9 +96,13 @@ func (s *session) getOwn(keys ...[]byte) ([][]byte, error) {
 	return f.Values, err
 }
 
-// openTable makes an empty database into a store, and checks that any other is one that this program can open.
-func (s *session) openTable() (format, error) {
+// openTable makes an empty database into a store, unless it must exist, and checks that any other is one that this program can
+// open.
+func (s *session) openTable(existing bool) (format, error) {
 	values, err := s.getOwn(formatKey)
+	if number(err) == errNoTable && existing {
+		return format{}, fmt.Errorf("%w: there is no table %s", ErrFormat, table)
+	}
 	if number(err) == errNoTable {
 		if err := s.run(createTable); err != nil {
 			return format{}, fmt.Errorf("mysql: the table %s is missing and cannot be made: make it by hand (abide migrate --print "+

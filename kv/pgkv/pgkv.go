@@ -57,6 +57,8 @@ type Options struct {
 	Now func() time.Time
 	// AcceptDataLoss opens the store on a server that acknowledges commits before they are durable.
 	AcceptDataLoss bool
+	// Existing refuses a schema without a store instead of making one, with ErrFormat.
+	Existing bool
 	// Log takes what an operator should know; nil logs nothing.
 	Log *slog.Logger
 	// RunTwice runs every closure twice; see batch.Options.
@@ -205,7 +207,7 @@ func inspect(ctx context.Context, config *pgconn.Config, opt Options) (inspected
 	if found.durability, err = inspectServer(ctx, c, opt.AcceptDataLoss); err != nil {
 		return inspected{}, err
 	}
-	if err := makeSchema(ctx, c, opt.Schema); err != nil {
+	if err := makeSchema(ctx, c, opt.Schema, opt.Existing); err != nil {
 		return inspected{}, err
 	}
 	formatRow, counterRow, err := c.ownRows(ctx, tableName(opt.Schema))
@@ -287,13 +289,16 @@ func inspectServer(ctx context.Context, c *conn, acceptDataLoss bool) (durabilit
 }
 
 // makeSchema makes what is not there. A role that may not is no hindrance where everything is.
-func makeSchema(ctx context.Context, c *conn, schema string) error {
+func makeSchema(ctx context.Context, c *conn, schema string, existing bool) error {
 	values, err := c.strings1(ctx, "SELECT to_regclass($1) IS NOT NULL", []byte(tableName(schema)))
 	if err != nil {
 		return fmt.Errorf("postgres: cannot look for the table %s: %w", tableName(schema), redacted{err})
 	}
-	if values[0] == "t" {
+	switch {
+	case values[0] == "t":
 		return nil
+	case existing:
+		return fmt.Errorf("%w: there is no table %s", ErrFormat, tableName(schema))
 	}
 	// Servers that start at once would otherwise meet in the catalogue.
 	_, err = c.pg.Exec(ctx, "BEGIN; SELECT pg_advisory_xact_lock(hashtext('abide'), hashtext('schema')); "+Schema(schema)+"COMMIT").ReadAll()
