@@ -19,6 +19,7 @@ type simulateCommand struct {
 	From    uint64 `default:"1" placeholder:"SEED" help:"The first seed; the others follow it."`
 	Seed    uint64 `placeholder:"SEED" help:"Run this seed alone and print its trace."`
 	Faults  []int  `placeholder:"N,..." help:"With --seed: only these faults of its plan, by their numbers."`
+	Servers int    `placeholder:"N" help:"Servers on the store, 1 to 3. Default: what the seed chooses, one in half of them."`
 	Workers int    `placeholder:"N" help:"Universes at a time. Default: one per core."`
 	Model   bool   `help:"Also compare every answer with that of the reference model, which takes several times as long."`
 	JSON    bool   `name:"json" help:"Print the report as one JSON object."`
@@ -31,6 +32,8 @@ func (c *simulateCommand) Validate() error {
 		return errors.New("--faults: which faults there are depends on the seed; give --seed as well")
 	case c.Seeds < 1:
 		return errors.New("--seeds: at least 1")
+	case c.Servers < 0 || c.Servers > 3:
+		return fmt.Errorf("--servers: %d; it must be 1 to 3", c.Servers)
 	case c.Workers < 0 || c.Workers > 1024:
 		return fmt.Errorf("--workers: %d; it must be 1 to 1024", c.Workers)
 	}
@@ -84,8 +87,8 @@ func (c *simulateCommand) Run(in surroundings, _ *environment) error {
 
 // one runs one seed with its trace. If it fails, the few faults that it takes are looked for.
 func (c *simulateCommand) one(in surroundings) error {
-	config := sim.Config{Seed: c.Seed, Model: c.Model, Trace: in.stdout}
-	plan := sim.NewPlan(c.Seed)
+	config := sim.Config{Seed: c.Seed, Servers: c.Servers, Model: c.Model, Trace: in.stdout}
+	plan := config.SeedPlan()
 	if len(c.Faults) > 0 {
 		config.Plan = plan.Only(c.Faults)
 		return sim.Run(config).Err
@@ -100,8 +103,8 @@ func (c *simulateCommand) one(in surroundings) error {
 	for _, n := range few {
 		fmt.Fprintf(in.stdout, "%3d %s\n", n, plan.Faults[n])
 	}
-	fmt.Fprintf(in.stdout, "replay: abide simulate --seed %d --faults %s\n%v\n",
-		c.Seed, strings.Trim(strings.ReplaceAll(fmt.Sprint(few), " ", ","), "[]"), r.Err)
+	fmt.Fprintf(in.stdout, "replay: abide simulate --seed %d --servers %d --faults %s\n%v\n",
+		c.Seed, max(c.Servers, 0), strings.Trim(strings.ReplaceAll(fmt.Sprint(few), " ", ","), "[]"), r.Err)
 	return failure
 }
 
@@ -109,7 +112,7 @@ func (c *simulateCommand) run(ctx context.Context, in surroundings) simulated {
 	report := simulated{From: c.From, Failed: []simulatedFailed{}}
 	begin := time.Now()
 	shown, progress := begin, isTerminal(in.stderr)
-	config := func(seed uint64) sim.Config { return sim.Config{Seed: seed, Model: c.Model} }
+	config := func(seed uint64) sim.Config { return sim.Config{Seed: seed, Servers: c.Servers, Model: c.Model} }
 	sim.Many(ctx, c.From, c.Seeds, c.Workers, config, func(r sim.Result) {
 		report.Seeds++
 		report.Totals.Add(r.Stats)
@@ -117,6 +120,9 @@ func (c *simulateCommand) run(ctx context.Context, in surroundings) simulated {
 			replay := fmt.Sprintf("abide simulate --seed %d", r.Seed)
 			if c.Model {
 				replay += " --model"
+			}
+			if c.Servers != 0 {
+				replay += fmt.Sprintf(" --servers %d", c.Servers)
 			}
 			report.Failed = append(report.Failed, simulatedFailed{r.Seed, r.Err.Error(), replay})
 		}

@@ -13,15 +13,20 @@
 // message unless its stream was mute, every result that of its steps, every instant of a schedule served once, nothing
 // set aside.
 //
+// In one seed of two a single server runs, in the others two or three on one store. Then servers also join, take their
+// leave, and are paused, often for longer than their leases, and go on as if nothing had happened; requests and streams
+// choose among them; they hear of each other's commits late, or never; their clocks are up to two seconds apart, and what
+// is watched allows for as much as those were apart and for no more. The reference model, which knows one clock, watches
+// single servers alone.
+//
 // What it does not show: commits that several requests share (each is its own here), the real disk, races between
-// goroutines, HTTP and JSON, several workspaces, debug time. Other suites do. One server runs; the world has a list of
-// them, and requests and streams choose among its members.
+// goroutines, HTTP and JSON, several workspaces, debug time. Other suites do.
 //
 // The files: world.go (events, time, trace), program.go (what the workers run), plan.go (faults), network.go (requests
 // and answers), stream.go (messages to workers), disk.go (the store that fails), server.go (one server's life and
-// loops), worker.go and run.go (an SDK), client.go, operator.go (who starts, settles, halts, searches), ledger.go
-// (what was answered, and what may be answered after it), model.go (the reference model and the journal), check.go (the
-// state at rest and the end), sim.go (Run), many.go (many seeds), shrink.go (fewer faults).
+// loops), fleet.go (several servers), worker.go and run.go (an SDK), client.go, operator.go (who starts, settles, halts,
+// searches), ledger.go (what was answered, and what may be answered after it), model.go (the reference model and the
+// journal), check.go (the state at rest and the end), sim.go (Run), many.go (many seeds), shrink.go (fewer faults).
 //
 // No event starts a goroutine, reads a clock or lets the order of a map decide anything. The same seed gives the same
 // trace, byte for byte.

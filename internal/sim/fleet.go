@@ -40,13 +40,19 @@ func newFleet(seed uint64) fleet {
 	return f
 }
 
+// fleet is that of the seed, with as many servers as the configuration says.
+func (c Config) fleet() fleet {
+	f := newFleet(c.Seed)
+	if c.Servers > 0 {
+		f.servers = min(c.Servers, serversMax)
+	}
+	return f
+}
+
 // lay decides what the fleet of a universe is like.
 func (w *world) lay(c Config) {
-	r := newRand(c.Seed, streamFleet)
-	w.layout = newFleet(c.Seed)
-	if c.Servers > 0 {
-		w.layout.servers = min(c.Servers, serversMax)
-	}
+	r := newRand(c.Seed, streamLayout)
+	w.layout = c.fleet()
 	w.layout.travels = chance(r, 0.5)
 	skewed := chance(r, 0.5)
 	for i := range w.layout.servers {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -77,6 +78,49 @@ func (t forgetfulTx) Put(key, value []byte) error {
 	return t.Tx.Put(key, value)
 }
 
+// caching remembers the objects that it has written, as if no other server wrote to the store.
+type caching struct {
+	kv.Store
+	objects map[string][]byte
+}
+
+func (s *caching) Update(ctx context.Context, h kv.Hints, fn func(kv.Tx) error) (kv.Position, error) {
+	var t *cachingTx
+	pos, err := s.Store.Update(ctx, h, func(tx kv.Tx) error {
+		t = &cachingTx{tx, s, map[string][]byte{}}
+		return fn(t)
+	})
+	if err == nil {
+		for key, value := range t.written {
+			s.objects[key] = value
+		}
+	}
+	return pos, err
+}
+
+type cachingTx struct {
+	kv.Tx
+	store   *caching
+	written map[string][]byte
+}
+
+func (t *cachingTx) Get(key []byte) ([]byte, error) {
+	if value, ok := t.written[string(key)]; ok {
+		return value, nil
+	}
+	if value, ok := t.store.objects[string(key)]; ok {
+		return value, nil
+	}
+	return t.Tx.Get(key)
+}
+
+func (t *cachingTx) Put(key, value []byte) error {
+	if keyspace.Kind(key) == "object" {
+		t.written[string(key)] = bytes.Clone(value)
+	}
+	return t.Tx.Put(key, value)
+}
+
 // eager removes an unblock before it is delivered.
 type eager struct{ deliver.Outbox }
 
@@ -108,6 +152,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		{"a waiter is forgotten", store(func(s kv.Store) kv.Store { return &forgetful{Store: s, kind: "waiter"} })},
 		{"an execute is not queued", store(func(s kv.Store) kv.Store { return &forgetful{Store: s, kind: "execute"} })},
 		{"an unblock goes before it is delivered", outbox(func(o deliver.Outbox) deliver.Outbox { return eager{o} })},
+		{"a server of three keeps what it has written in memory", Config{Servers: 3, Wrap: func(s kv.Store) kv.Store { return &caching{s, map[string][]byte{}} }}},
 		{"no scan", outbox(func(o deliver.Outbox) deliver.Outbox { return blind{o} })},
 	}
 	for _, test := range tests {

@@ -16,7 +16,7 @@ func (p *Plan) Only(numbers []int) *Plan {
 // the failure that they lead to. It leaves out a half, a quarter and so on down to one, as long as anything fails;
 // that may be another failure than the first. For a universe that does not fail, all numbers are returned.
 func Shrink(c Config) ([]int, Result) {
-	plan := NewPlan(c.Seed)
+	plan := c.SeedPlan()
 	c.Trace = nil
 	try := func(numbers []int) Result {
 		c.Plan = plan.Only(numbers)

@@ -16,7 +16,8 @@ type Config struct {
 	// Program and Plan replace those that the seed makes; nil for those.
 	Program *Program
 	Plan    *Plan
-	// Model also compares every answer with that of the reference model, which takes about as long again.
+	// Model also compares every answer of a single server with that of the reference model, which takes about as long
+	// again.
 	Model bool
 	// Trace takes a line for everything that happens; nil for none.
 	Trace io.Writer
@@ -29,6 +30,9 @@ type Config struct {
 	// Outbox replaces what delivery reads and writes; nil for none.
 	Outbox func(deliver.Outbox) deliver.Outbox
 }
+
+// SeedPlan is the plan that the seed makes for as many servers as the universe has.
+func (c Config) SeedPlan() *Plan { return NewPlanFor(c.Seed, c.fleet().servers) }
 
 // Stats are what happened in one universe.
 type Stats struct {
@@ -102,7 +106,7 @@ func newWorld(c Config) *world {
 	}
 	w.nodes = w.program.index()
 	if w.plan == nil {
-		w.plan = NewPlanFor(c.Seed, w.layout.servers)
+		w.plan = c.SeedPlan()
 	}
 	if w.config.Delivery == (deliver.Limits{}) && chance(w.play, 0.3) {
 		w.config.Delivery = deliver.Limits{MaxExecutes: 1 + w.play.IntN(3), MaxUnblocks: 1 + w.play.IntN(2), MaxHints: 1, WriteBytes: 1}

@@ -55,6 +55,7 @@ const (
 	streamChaos
 	streamPlay
 	streamFleet
+	streamLayout
 )
 
 func newRand(seed uint64, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
