@@ -338,7 +338,7 @@ func (c *Core) doneScan(nowMs int64, j *Job, r Result) {
 	if l.cursor != "" || l.again {
 		c.schedule(l, nowMs)
 	} else {
-		c.schedule(l, nowMs+c.limits.PollMs)
+		c.schedule(l, nowMs+c.pollFor(l))
 	}
 }
 

@@ -16,6 +16,9 @@ const (
 	graceMs = 1000
 	// sharedPollMs is the longest time between two scans, and two looks at the other servers.
 	sharedPollMs = 250
+	// ownPollMs is the longest time between two scans for one worker alone where servers share a store. There are as many
+	// such lanes as connections: they are scanned a connection a millisecond, so that idle ones do not occupy the store.
+	ownPollMs = 1000
 	// MaxSeats is how many connections one call to Roster.Record is about.
 	MaxSeats = 128
 )
@@ -91,6 +94,14 @@ func (c *Core) Share(r Roster) {
 	for k := range kinds {
 		c.roster.foreign[k].seen = map[flightKey]firstSight{}
 	}
+}
+
+// pollFor is the longest time between two passes of a lane.
+func (c *Core) pollFor(l *lane) int64 {
+	if c.roster.calls == nil || l.conn == nil {
+		return c.limits.PollMs
+	}
+	return max(c.limits.PollMs, min(int64(len(c.order)), ownPollMs))
 }
 
 // enrol notes that a connection was made.

@@ -196,6 +196,30 @@ func TestClaimsElsewhereFreeSlots(t *testing.T) {
 	}
 }
 
+// However many workers are connected and idle, the store is asked about a thousand of them a second, and about the group
+// as often as ever.
+func TestIdleConnectionsAreCheap(t *testing.T) {
+	r, _ := sharedRig(t, Limits{MaxConnections: 2000})
+	for i := range 1500 {
+		r.connect("w", "g", fmt.Sprint("p", i))
+	}
+	quiet := func(ms int64) {
+		for end := r.nowMs + ms; r.nowMs < end; r.nowMs += 10 {
+			for cl := range Classes {
+				for j := r.core.Take(r.nowMs, cl); j != nil; j = r.core.Take(r.nowMs, cl) {
+					r.core.Done(r.nowMs, j, j.Run(context.Background(), r.box))
+				}
+			}
+		}
+	}
+	quiet(3000)
+	before := r.box.count("executes")
+	quiet(2000)
+	if scans := r.box.count("executes") - before; scans < 2*1500 || scans > 2*1500+30 {
+		t.Errorf("%d scans in two seconds", scans)
+	}
+}
+
 // Whom the address names gets the message from its own server, whichever that is.
 func TestNamedWorkerAtAnotherServer(t *testing.T) {
 	r, m := sharedRig(t, Limits{}, "b")
@@ -264,7 +288,7 @@ func TestCrowdOfOthersMessages(t *testing.T) {
 	id := r.connect("w", "g", "p")
 	m.take(Seat{Workspace: "w", Group: "g", PID: "q", Server: "b"})
 	r.pass(500)
-	const crowd = 2000
+	const crowd = 1200
 	for i := range crowd {
 		r.queue(fmt.Sprintf("t%05d", i), 0, "poll://any@g")
 	}
@@ -274,7 +298,7 @@ func TestCrowdOfOthersMessages(t *testing.T) {
 		t.Errorf("%d pages are read in a second", pages)
 	}
 	got := len(r.read(id))
-	for range 40 {
+	for range 24 {
 		r.pass(250)
 		for _, message := range r.read(id) {
 			got++

@@ -387,7 +387,7 @@ func TestOtherFormatIsRefused(t *testing.T) {
 }
 
 // An empty heartbeat vouches for claims that any server has answered, but for none from before a server was lost.
-// (docs/decisions/0010, 0022)
+// (docs/decisions/0010, 0040)
 func TestEmptyHeartbeatAcrossServers(t *testing.T) {
 	f := newFleet(t, 2)
 	a, b := f.nodes[0], f.nodes[1]

@@ -380,3 +380,48 @@ func TestSearchStoresNothing(t *testing.T) {
 		t.Errorf("stored as %v, %v", o.State, err)
 	}
 }
+
+// The store goes away for two seconds at every point of a pass, for one server or for both: the loops come back by
+// themselves, and every timer is fired. (D2, D20)
+func TestStoreGoesAwayAtEveryPoint(t *testing.T) {
+	const timers = 20
+	for _, both := range []bool{false, true} {
+		for point := int64(1); ; point++ {
+			f := newFleet(t, 2)
+			f.timers(timers, f.nodes[0].Now()+100)
+			f.advance(250 * time.Millisecond)
+			var calls int64
+			away := time.Duration(1 << 62)
+			reached := false
+			for i, n := range f.nodes {
+				fail := func() error {
+					if calls++; calls == point {
+						away, reached = n.clock.Mono()+2*time.Second, true
+					}
+					if reached && n.clock.Mono() < away && (both || i == 0) {
+						return &kv.Error{Is: kv.ErrUnavailable, Detail: "gone"}
+					}
+					return nil
+				}
+				n.handle.before = func(kv.Hints) error { return fail() }
+				n.handle.reading = fail
+			}
+			for range 24 {
+				for _, n := range f.nodes {
+					n.clock.advance(250 * time.Millisecond)
+					_, _ = n.MemberPass(context.Background())
+					_, _ = n.TimerPass(context.Background())
+				}
+			}
+			for _, n := range f.nodes {
+				n.handle.before, n.handle.reading = nil, nil
+			}
+			if _, armed, err := f.nodes[1].NextDue(context.Background()); armed || err != nil {
+				t.Fatalf("gone at call %d, for both: %t: timers are left, %v", point, both, err)
+			}
+			if !reached || point > 60 {
+				break
+			}
+		}
+	}
+}
