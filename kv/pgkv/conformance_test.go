@@ -41,18 +41,51 @@ func TestConformance(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel() // most of the time they wait for the disk
-				url := testenv.Postgres(t, version)
+				server := testenv.Postgres(t, version)
+				proxy, between := through(t, server)
 				var schema string
+				var last *pgkv.Store
 				reopen := func(t testing.TB, c kvtest.Config) kv.Store {
-					return open(t, pgkv.Options{URL: url, Schema: schema, Keys: c.Keys, Now: c.Now, RunTwice: twice})
+					opt := pgkv.Options{URL: server, Schema: schema, Keys: c.Keys, Now: c.Now, RunTwice: twice}
+					if c.Failing {
+						opt.URL = between
+					}
+					last = open(t, opt)
+					last.LookFor(20 * time.Second) // the machine may be busy
+					return last
 				}
 				h := kvtest.Harness{
 					Open: func(t testing.TB, c kvtest.Config) kv.Store {
 						schema = testenv.Name()
 						return reopen(t, c)
 					},
-					Reopen:     reopen,
-					Second:     reopen,
+					Reopen: reopen,
+					Second: reopen,
+					FailCommits: func(fail bool) {
+						proxy.Decide(nil)
+						if fail {
+							proxy.Decide(atCommit(func() testenv.Fate { return testenv.CutBefore }))
+						}
+					},
+					UnknownCommits: func(on, lost bool) {
+						proxy.Decide(nil)
+						if on {
+							last.LookFor(100 * time.Millisecond)
+							proxy.Decide(atCommit(func() testenv.Fate {
+								proxy.Refuse(true) // so that it cannot be looked for
+								if lost {
+									return testenv.CutBefore
+								}
+								return testenv.CutAfter
+							}))
+							return
+						}
+						proxy.Refuse(false)
+						last.LookFor(20 * time.Second)
+						if err := testenv.Eventually(10*time.Second, last.Writable); err != nil {
+							t.Error(err)
+						}
+					},
 					Imports:    true,
 					Operations: 1500,
 				}

@@ -156,6 +156,17 @@ func through(t *testing.T, server string) (*testenv.Proxy, string) {
 	return p, u.String()
 }
 
+// atCommit decides on the pieces that a COMMIT is in, by the name of its prepared statement; others pass.
+func atCommit(decide func() testenv.Fate) func([]byte) testenv.Fate {
+	return func(piece []byte) testenv.Fate {
+		prepares := bytes.Contains(piece, []byte("COMMIT"))
+		if prepares || !bytes.Contains(piece, []byte("abide_commit\x00")) {
+			return testenv.Pass
+		}
+		return decide()
+	}
+}
+
 // The connection is cut where a COMMIT is: before it reaches the server, at once after it, or with its answer.
 // Everybody hears the truth, or honestly that nobody knows, and nothing happens twice.
 func TestCutsAroundCommit(t *testing.T) {
@@ -169,13 +180,13 @@ func TestCutsAroundCommit(t *testing.T) {
 		proxy, between := through(t, server)
 		s := open(t, pgkv.Options{URL: between})
 		var commits, cut atomic.Int64
-		proxy.Decide(func(piece []byte) testenv.Fate {
-			if !bytes.Contains(piece, []byte("abide_commit\x00")) || bytes.Contains(piece, []byte("COMMIT")) || commits.Add(1)%3 != 0 {
+		proxy.Decide(atCommit(func() testenv.Fate {
+			if commits.Add(1)%3 != 0 {
 				return testenv.Pass
 			}
 			n := cut.Add(1)
 			return []testenv.Fate{testenv.CutBefore, testenv.CutAfter, testenv.CutAnswer, testenv.CutAnswer}[n%4]
-		})
+		}))
 		var l ledger
 		l.writers(s, 8, func() bool { return cut.Load() >= cuts }).Wait()
 		proxy.Decide(nil)
@@ -200,12 +211,10 @@ func TestSilenceAfterCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	var once sync.Once
-	proxy.Decide(func(piece []byte) (fate testenv.Fate) {
-		if bytes.Contains(piece, []byte("abide_commit\x00")) && !bytes.Contains(piece, []byte("COMMIT")) {
-			once.Do(func() { fate = testenv.Swallow })
-		}
+	proxy.Decide(atCommit(func() (fate testenv.Fate) {
+		once.Do(func() { fate = testenv.Swallow })
 		return fate
-	})
+	}))
 	for range 3 {
 		if err := l.run(s); err != nil {
 			t.Errorf("an operation that was resolved: %v", err)

@@ -147,6 +147,7 @@ func start(s *shared, listen *pgconn.Config, found inspected, opt Options) *Stor
 	var id [8]byte
 	_, _ = rand.Read(id[:])
 	w := &writer{shared: s, id: binary.BigEndian.Uint64(id[:])}
+	w.resolveWithin.Store(int64(resolveTimeout))
 	r := &remote{writer: w, readers: newReaders(s, opt.Readers)}
 	r.listener = &listener{shared: s, config: listen, self: w.id}
 	store := &Store{writer: w, readers: r.readers, listener: r.listener, durability: found.durability}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"abide/kv"
@@ -28,6 +29,8 @@ type writer struct {
 	*shared
 	// id names this life of this server among the writers of the store.
 	id uint64
+	// resolveWithin is how long a lost commit is looked for before it is unknown: resolveTimeout, but for tests.
+	resolveWithin atomic.Int64
 
 	turn sync.Mutex
 	conn *conn
@@ -61,7 +64,8 @@ func (w *writer) Begin(f *batch.Fetch) (uint64, error) {
 }
 
 // begin begins a transaction, on a new connection if need be. One that was idle may have been cut without a word:
-// then it is tried again on a new one, because nothing can have been done.
+// then it is tried again on a new one, because nothing can have been done. After a silence it is not: the callers have
+// waited enough.
 func (w *writer) begin(ctx context.Context, f *batch.Fetch) (uint64, error) {
 	for {
 		reused := w.conn != nil
@@ -75,7 +79,7 @@ func (w *writer) begin(ctx context.Context, f *batch.Fetch) (uint64, error) {
 			return sequence, nil
 		}
 		w.abandon(err)
-		if !reused || w.conn != nil {
+		if !reused || w.conn != nil || errors.Is(err, context.DeadlineExceeded) {
 			return 0, failure("begin", err)
 		}
 	}
@@ -207,7 +211,7 @@ func (w *writer) lose(sequence uint64, cause error) error {
 	}
 	w.lost = append(w.lost, l)
 	w.disconnect()
-	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(w.resolveWithin.Load()))
 	defer cancel()
 	w.resolve(ctx)
 	switch {
