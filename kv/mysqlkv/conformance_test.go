@@ -56,7 +56,7 @@ func testConformance(t *testing.T, kind string) {
 				proxy.Decide(unresolved(onCommit(fate)))
 			}
 		},
-		Operations: 1500,
+		Operations: 600,
 	}
 	if os.Getenv("ABIDE_LONG") == "1" {
 		h.Operations, h.Seed = 100_000, 1000

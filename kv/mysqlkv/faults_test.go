@@ -23,6 +23,15 @@ func long(n, many int) int {
 	return n
 }
 
+// killable are the kinds for tests with a server of their own, which takes seconds to start: all of them where engines
+// are required, or the tests are long.
+func killable() []string {
+	if os.Getenv("ABIDE_LONG") == "1" || os.Getenv("ABIDE_REQUIRE_ENGINES") == "1" {
+		return testenv.MySQLKinds
+	}
+	return []string{testenv.MariaDB10}
+}
+
 // Cuts before a commit, after it, and between it and its answer: whoever hears something hears the truth, and nothing
 // is applied twice.
 func TestLostAnswers(t *testing.T) {

@@ -110,6 +110,10 @@ func (s *session) openTable(existing bool) (format, error) {
 		}
 		values, err = s.getOwn(formatKey)
 	}
+	if number(err) == errDenied {
+		return format{}, fmt.Errorf("mysql: the table %s is missing, or this user may not read it: make it by hand (abide migrate --print "+
+			"shows how) and grant SELECT, INSERT, UPDATE and DELETE on it: %w", table, err)
+	}
 	if err != nil {
 		return format{}, failure("open", err)
 	}

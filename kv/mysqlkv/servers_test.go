@@ -142,6 +142,7 @@ func (f *fleet) run(writers int, stop func(n int) bool) {
 func TestServersShareOneOrder(t *testing.T) {
 	for _, kind := range testenv.MySQLKinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			f := newFleet(t, testenv.MySQL(t, kind), 3)
 			each := long(10, 1000)
 			f.run(64, func(n int) bool { return n == each })
@@ -164,8 +165,9 @@ func TestServersShareOneOrder(t *testing.T) {
 // A server of the database that is killed under load loses nothing that was acknowledged, nor anything that a reader was
 // shown, and everybody goes on by themselves.
 func TestKilledServer(t *testing.T) {
-	for _, kind := range testenv.MySQLKinds {
+	for _, kind := range killable() {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			server := testenv.StartMySQL(t, kind)
 			f := newFleet(t, server.Database(t), 3)
 			done := make(chan struct{})
