@@ -19,12 +19,12 @@ import (
 type storageSettings struct {
 	StorageType string `setting:"storage.type" placeholder:"ENGINE" help:"Storage engine: sqlite, postgres or mysql (which is MariaDB too); by default the one whose URL is given, else sqlite."`
 
-	StoragePostgresURL       string `setting:"storage.postgres.url" name:"storage-postgres-url" placeholder:"URL" help:"The PostgreSQL database, as postgres://user@host:5432/database; what it leaves out is taken from PG* variables."`
-	StoragePostgresListenURL string `setting:"storage.postgres.listen_url" name:"storage-postgres-listen-url" placeholder:"URL" help:"The same database past a pooler that passes no notifications; by default --storage-postgres-url."`
+	StoragePostgresURL       string `setting:"storage.postgres.url" secret:"" name:"storage-postgres-url" placeholder:"URL" help:"The PostgreSQL database, as postgres://user@host:5432/database; what it leaves out is taken from PG* variables."`
+	StoragePostgresListenURL string `setting:"storage.postgres.listen_url" secret:"" name:"storage-postgres-listen-url" placeholder:"URL" help:"The same database past a pooler that passes no notifications; by default --storage-postgres-url."`
 	StoragePostgresSchema    string `setting:"storage.postgres.schema" name:"storage-postgres-schema" placeholder:"NAME" help:"Schema of the tables; by default abide."`
 	StoragePostgresPoolSize  int    `setting:"storage.postgres.pool_size" name:"storage-postgres-pool-size" default:"10" placeholder:"N" help:"Connections that read at once."`
 
-	StorageMySQLURL      string `setting:"storage.mysql.url" name:"storage-mysql-url" placeholder:"URL" help:"The MySQL or MariaDB database, as mysql://user@host:3306/database."`
+	StorageMySQLURL      string `setting:"storage.mysql.url" secret:"" name:"storage-mysql-url" placeholder:"URL" help:"The MySQL or MariaDB database, as mysql://user@host:3306/database."`
 	StorageMySQLPoolSize int    `setting:"storage.mysql.pool_size" name:"storage-mysql-pool-size" default:"10" placeholder:"N" help:"Connections that read at once."`
 
 	AcceptDataLoss bool `setting:"storage.accept_data_loss" name:"accept-data-loss" help:"Run on a database that may lose acknowledged writes in a crash, because it was set so; /ready says it."`

@@ -22,8 +22,8 @@ type tokenCommand struct {
 
 // tokenKeygenCommand writes three files and overwrites none.
 type tokenKeygenCommand struct {
-	Alg string `default:"EdDSA" enum:"EdDSA,ES256,RS256" help:"Algorithm of the tokens: EdDSA, ES256 or RS256. Default EdDSA."`
-	Out string `default:"." placeholder:"FOLDER" help:"Folder that the files are written to. Default the current one."`
+	Alg string `default:"EdDSA" enum:"EdDSA,ES256,RS256" help:"Algorithm of the tokens: EdDSA, ES256 or RS256."`
+	Out string `default:"." placeholder:"FOLDER" help:"Folder that the files are written to."`
 }
 
 // Run makes the key.
@@ -67,7 +67,7 @@ func writeNew(path string, text []byte, mode os.FileMode) error {
 
 // tokenNewCommand signs a token.
 type tokenNewCommand struct {
-	Key       string       `default:"private.pem" placeholder:"FILE" help:"Private key that signs it. Default private.pem."`
+	Key       string       `default:"private.pem" placeholder:"FILE" help:"Private key that signs it."`
 	Role      string       `placeholder:"ROLE" help:"Role of its bearer; admin may do everything."`
 	Prefix    *string      `placeholder:"PREFIX" help:"What the ids begin with that its bearer may touch; empty for all."`
 	Workspace []string     `placeholder:"NAME" sep:"," help:"Workspace that it is good for, or the beginning of such with a * at its end; repeatable. By default the workspace default alone."`
@@ -75,7 +75,7 @@ type tokenNewCommand struct {
 	Iss       string       `placeholder:"ISSUER" help:"Its issuer."`
 	Aud       string       `placeholder:"AUDIENCE" help:"Its audience."`
 	Sub       string       `placeholder:"NAME" help:"Its subject: who it is for. The server does not look at it."`
-	For       milliseconds `default:"24h" placeholder:"DURATION" help:"How long it is good. Default 24h."`
+	For       milliseconds `default:"24h" placeholder:"DURATION" help:"How long it is good."`
 }
 
 // maxTokenLife is how long a token may be good: one that outlives its reason is found by somebody.
