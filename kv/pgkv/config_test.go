@@ -49,6 +49,20 @@ func TestURLs(t *testing.T) {
 	}
 }
 
+// What a URL leaves out comes from the environment, as for every program of PostgreSQL's.
+func TestEnvironment(t *testing.T) {
+	for name, value := range map[string]string{"PGHOST": "elsewhere", "PGPORT": "7000", "PGUSER": "anna", "PGPASSWORD": "p", "PGDATABASE": "d", "PGSSLMODE": "disable"} {
+		t.Setenv(name, value)
+	}
+	c, _, err := parseURL("postgres://")
+	if err != nil || c.Host != "elsewhere" || c.Port != 7000 || c.User != "anna" || c.Password != "p" || c.Database != "d" || c.TLSConfig != nil {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if c, _, err = parseURL("postgres://otto@h/e"); err != nil || c.Host != "h" || c.User != "otto" || c.Database != "e" || c.Port != 7000 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 func TestIdentities(t *testing.T) {
 	for code, want := range map[string]error{
 		"40001": kv.ErrConflict, "40P01": kv.ErrConflict, "55P03": kv.ErrConflict, "57014": kv.ErrUnavailable,
