@@ -69,6 +69,19 @@ func TestImpossiblePayloads(t *testing.T) {
 	}
 }
 
+// A format with shards without number is damage: every pass of a loop would go through them all.
+func TestTooManyShards(t *testing.T) {
+	for shards, good := range map[int64]bool{0: true, 1: true, MaxShards: true, MaxShards + 1: false, 1 << 62: false} {
+		f, err := ParseFormat(AppendFormat(nil, StoreFormat{Derivation: 1, Shards: shards}))
+		if good && (err != nil || f.Shards != shards) {
+			t.Errorf("%d shards: %+v, %v", shards, f, err)
+		}
+		if !good {
+			refused(t, "too many shards", "format", err)
+		}
+	}
+}
+
 // An id has one key of each kind: where it is cut elsewhere than at its tree, it is nobody's.
 func TestMiscutIDs(t *testing.T) {
 	for _, cut := range [][2]string{{"a.b", ""}, {"a", "b"}, {"", "b"}, {"a:", "b"}} {

@@ -58,10 +58,13 @@ func Chunk(b []byte) ([]byte, error) {
 	return rest, nil
 }
 
+// MaxShards is the largest number of shards of a store: every pass of the timers and of delivery looks into each.
+const MaxShards = 1024
+
 // StoreFormat is the store's format record: what its entries were derived by.
 type StoreFormat struct {
 	Derivation int64 // DerivationVersion of the writer
-	Shards     int64
+	Shards     int64 // at most MaxShards
 }
 
 // AppendFormat appends the format record.
@@ -85,6 +88,9 @@ func ParseFormat(b []byte) (f StoreFormat, err error) {
 		}
 		return nil
 	})
+	if err == nil && f.Shards > MaxShards {
+		err = fmt.Errorf("%d shards; at most %d", f.Shards, MaxShards)
+	}
 	if err != nil {
 		return f, corrupt("format", err)
 	}
