@@ -41,6 +41,14 @@ type Remote interface {
 	Close() error
 }
 
+// Settler is what a Remote adds if its reads may show what other servers have committed before that is durable. (A commit
+// makes durable what its batch has read; what a snapshot reads is for its Fetch to wait for.)
+type Settler interface {
+	// Settle ends a physical transaction that has only read, in place of Rollback, and returns once what it has read
+	// is durable. An error says that it may not be; then nobody is told what was decided on it.
+	Settle() error
+}
+
 // RemoteSnapshot is a read-only state of a remote engine. It is taken with the first fetch.
 type RemoteSnapshot interface {
 	// Fetch answers f from the snapshot and returns the sequence number of the last commit in it, in one round

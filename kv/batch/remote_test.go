@@ -345,3 +345,38 @@ func TestASnapshotFetchesTogether(t *testing.T) {
 		t.Errorf("trips %q, %v", calls, err)
 	}
 }
+
+// settler is a remote engine whose reads may not last.
+type settler struct {
+	*trips
+	err error
+}
+
+func (s *settler) Settle() error {
+	_ = s.record.record("settle")
+	s.Rollback()
+	return s.err
+}
+
+// Nobody is told what was decided on reads that may not last.
+func TestSettle(t *testing.T) {
+	r := &settler{trips: newTrips(newFake())}
+	s := batch.NewRemote(r, batch.Options{Name: "fake", Synchronous: true})
+	read := func(tx kv.Tx) error { _, err := tx.Get([]byte("a")); return err }
+	if _, err := s.Update(context.Background(), kv.Hints{}, read); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Update(context.Background(), kv.Hints{}, putting("b", "1")); err != nil {
+		t.Error(err)
+	}
+	r.err = &kv.Error{Is: kv.ErrUnavailable, Store: "fake", Op: "commit"}
+	own := errors.New("what the closure decided")
+	_, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error { return errors.Join(read(tx), own) })
+	if !errors.Is(err, kv.ErrUnavailable) || errors.Is(err, own) {
+		t.Errorf("the answer is %v", err)
+	}
+	calls := strings.Join(r.record.take(), ", ")
+	if got := strings.Count(calls, "settle"); got != 2 {
+		t.Errorf("of two batches that read and one that wrote, %d were settled: %s", got, calls)
+	}
+}

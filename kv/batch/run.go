@@ -155,7 +155,7 @@ func (r *run) finish() (signals []kv.Signal, committed bool) {
 		failure = r.commit(signals)
 		committed = failure == nil
 	case r.begun:
-		r.engine.Rollback()
+		failure = r.settle()
 	}
 	if !committed {
 		signals = nil
@@ -168,6 +168,19 @@ func (r *run) finish() (signals []kv.Signal, committed bool) {
 		}
 	}
 	return signals, committed
+}
+
+// settle ends a physical transaction that has only read. Its error says that what was read may not last.
+func (r *run) settle() error {
+	s, ok := r.engine.(Settler)
+	if !ok {
+		r.engine.Rollback()
+		return nil
+	}
+	if err := s.Settle(); err != nil {
+		return r.opt.driverFault(err, "commit", nil)
+	}
+	return nil
 }
 
 func (r *run) commit(signals []kv.Signal) error {

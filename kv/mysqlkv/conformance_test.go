@@ -96,7 +96,7 @@ func onCommit(fate testenv.Fate) func([]byte) testenv.Fate {
 // unresolved keeps a store from finding out what became of its commits.
 func unresolved(fate func([]byte) testenv.Fate) func([]byte) testenv.Fate {
 	return func(piece []byte) testenv.Fate {
-		if bytes.Contains(piece, append([]byte("SELECT k,v FROM "+table+" WHERE k>='"), writerKeys...)) {
+		if bytes.Contains(piece, append([]byte("SELECT k,v FROM "+byKey+" WHERE k>='"), writerKeys...)) {
 			return testenv.CutBefore
 		}
 		return fate(piece)

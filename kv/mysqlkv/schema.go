@@ -21,7 +21,7 @@ const (
 	createTable    = "CREATE TABLE IF NOT EXISTS " + table + " (\n" +
 		"  k VARBINARY(2700) NOT NULL PRIMARY KEY,\n" +
 		"  v MEDIUMBLOB NOT NULL\n" +
-		") ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
+		") ENGINE=InnoDB ROW_FORMAT=DYNAMIC STATS_PERSISTENT=1 STATS_AUTO_RECALC=1"
 )
 
 // Schema is the DDL of a store, as statements that end with ';'. Open runs it where the table is missing and its user may;

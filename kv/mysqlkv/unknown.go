@@ -48,7 +48,7 @@ func (w *writerRows) read(s *script) {
 	w.last = map[string]uint64{}
 	end := slices.Clone(writerKeys)
 	end[len(end)-1]++
-	text := append([]byte("SELECT k,v FROM "+table+" WHERE k>="), appendLiteral(nil, writerKeys)...)
+	text := append([]byte("SELECT k,v FROM "+byKey+" WHERE k>="), appendLiteral(nil, writerKeys)...)
 	s.add(string(appendLiteral(append(text, " AND k<"...), end)), func(row []driver.Value) error {
 		n, err := decodeSequence(column(row, 1))
 		w.last[string(column(row, 0)[len(writerKeys):])] = n

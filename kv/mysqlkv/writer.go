@@ -145,6 +145,20 @@ func (w *writer) Rollback() {
 	w.rollback()
 }
 
+// Settle implements batch.Settler: other servers' commits may have been visible before they were durable.
+func (w *writer) Settle() error {
+	seen := w.began
+	w.Rollback()
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	err := w.horizon.seen(ctx, seen)
+	if err != nil {
+		w.stats.failed(err)
+		w.health.note(err)
+	}
+	return failure("commit", err)
+}
+
 func (w *writer) rollback() {
 	if w.session == nil {
 		return
