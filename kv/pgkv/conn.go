@@ -50,6 +50,7 @@ var settings = [][2]string{
 	{"enable_hashjoin", "off"},
 	{"enable_mergejoin", "off"},
 	{"jit", "off"},
+	{"plan_cache_mode", "force_generic_plan"},
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

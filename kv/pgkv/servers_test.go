@@ -161,3 +161,41 @@ func TestNotifications(t *testing.T) {
 		}
 	})
 }
+
+// Requests of one server share round trips and commits, the more the further away the database is.
+func TestRoundTripsAreShared(t *testing.T) {
+	const writers, each = 64, 6
+	proxy, between := through(t, testenv.Postgres(t, testenv.PostgresVersions[0]))
+	s := open(t, pgkv.Options{URL: between})
+	proxy.Latency(10 * time.Millisecond)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				key := fmt.Appendf(nil, "k%02d", w)
+				h := kv.Hints{Prefetch: []kv.Range{{Start: key, End: append(slices.Clone(key), 0)}}}
+				_, err := kv.Run(context.Background(), s, h, func(tx kv.Tx) error {
+					value, err := tx.Get(key)
+					if err == nil && len(value) != i {
+						err = fmt.Errorf("the value has %d bytes, want %d", len(value), i)
+					}
+					if err != nil {
+						return err
+					}
+					// What no hint names: nobody has it, and everybody misses it together.
+					_, err = tx.Get(append(key, '/'))
+					return errors.Join(err, tx.Put(key, append(value[:i:i], 'x')))
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	stats := s.Stats()
+	trips, commits := float64(stats.WriteTrips)/(writers*each), float64(stats.Commits)/(writers*each)
+	if trips > 0.5 || commits > 0.1 {
+		t.Errorf("%.2f round trips and %.2f commits a request: %+v", trips, commits, stats.Stats)
+	}
+}
