@@ -23,6 +23,11 @@ var batchTests = []test{
 // together starts all closures while another one holds the writer up, so that a store which commits several
 // closures at once does so with these. It returns what each came to, in their order.
 func (f *fixture) together(before func(), fns ...func(kv.Tx) error) ([]kv.Position, []error) {
+	return f.togetherHinted(kv.Hints{}, before, fns...)
+}
+
+// togetherHinted is together with hints for all.
+func (f *fixture) togetherHinted(h kv.Hints, before func(), fns ...func(kv.Tx) error) ([]kv.Position, []error) {
 	inside, gate := make(chan struct{}), make(chan struct{})
 	var entered sync.Once
 	var wg sync.WaitGroup
@@ -37,7 +42,7 @@ func (f *fixture) together(before func(), fns ...func(kv.Tx) error) ([]kv.Positi
 	positions, errs := make([]kv.Position, len(fns)), make([]error, len(fns))
 	for i, fn := range fns {
 		wg.Go(func() {
-			positions[i], errs[i] = f.Store.Update(context.Background(), kv.Hints{}, fn)
+			positions[i], errs[i] = f.Store.Update(context.Background(), h, fn)
 		})
 	}
 	time.Sleep(2 * time.Millisecond) // most are queued by now; the check holds whichever are

@@ -1,6 +1,8 @@
 package kvtest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -15,6 +17,7 @@ var readTests = []test{
 	{name: "a transaction reads its own writes", run: testReadYourWrites},
 	{name: "a scan merges the transaction's writes with what is stored", run: testMergingScan},
 	{name: "returned slices stay as they are", run: testReturnedSlicesStay},
+	{name: "what hints name changes nothing", run: testHints},
 }
 
 func testAbsentAndEmpty(f *fixture) {
@@ -220,6 +223,64 @@ func testReturnedSlicesStay(f *fixture) {
 	for i, value := range kept {
 		if string(value) != "before" {
 			f.Errorf("slice %d became %q", i, value)
+		}
+	}
+}
+
+// testHints names what is read, what is not, and what nobody could read, and reads it among the closure's own writes
+// and its neighbours'.
+func testHints(f *fixture) {
+	const stored = 300
+	var all []string
+	for i := range stored {
+		all = append(all, fmt.Sprintf("k%03d", i), "old")
+	}
+	f.put(all...)
+	for name, prefetch := range map[string][]kv.Range{
+		"nothing":          nil,
+		"everything":       {everything},
+		"all that is read": {span("k", "l"), span("k000", "k000\x00"), span("n", "n\x00"), span("k", "l")},
+		"parts of it":      {span("k010", "k020"), span("k015", "k030"), span("k299", "z"), span("k005", "k005\x00")},
+		"what is no range": {{}, span("b", "a"), span("a", "a"), {Start: []byte("a")}, {End: []byte("k100")}},
+		"the store's own":  {kv.AllEntries(), kv.AllFloors(), span("\xff", "\xff\xff")},
+	} {
+		f.put("k000", "old", "k007", "old", "n", "0")
+		var fns []func(kv.Tx) error
+		for range 5 {
+			fns = append(fns, func(tx kv.Tx) error {
+				value, err := tx.Get([]byte("n"))
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(tx.Delete([]byte("k000")), tx.Put([]byte("k001a"), value), tx.Delete([]byte("k007"))); err != nil {
+					return err
+				}
+				first, err := tx.Scan(span("k", "l"), 4)
+				if err != nil {
+					return err
+				}
+				whole, err := tx.Scan(span("k", "l"), kv.MaxScanRows)
+				if err != nil {
+					return err
+				}
+				absent, err := tx.Get([]byte("k007"))
+				if err == nil && (len(whole) != stored-1 || absent != nil || fmt.Sprint(showEntries(first)) != fmt.Sprint([]string{"k001=old", "k001a=" + string(value), "k002=old", "k003=old"})) {
+					err = fmt.Errorf("%d entries, at first %q; k007 is %s", len(whole), showEntries(first), show(absent))
+				}
+				return errors.Join(err, tx.Put([]byte("n"), []byte{value[0] + 1}))
+			})
+		}
+		_, errs := f.togetherHinted(kv.Hints{Prefetch: prefetch}, nothing, fns...)
+		for _, err := range errs {
+			if err != nil {
+				f.Errorf("with %s hinted: %v", name, err)
+			}
+		}
+		if got := f.get("n"); got != "5" {
+			f.Errorf("with %s hinted: five closures counted to %s", name, got)
+		}
+		if _, err := f.Store.Update(context.Background(), kv.Hints{Prefetch: prefetch}, func(kv.Tx) error { return errOwn }); !errors.Is(err, errOwn) {
+			f.Errorf("with %s hinted: a closure that reads nothing gets %v", name, err)
 		}
 	}
 }
