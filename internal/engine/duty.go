@@ -19,7 +19,8 @@ const (
 
 // duties remember what the timer loop has left to others.
 type duties struct {
-	left map[string]time.Duration // keys of timers that are others' to fire: since when they have been due
+	left  map[string]time.Duration // keys of timers that are others' to fire: since when they have been due
+	quiet bool                     // nothing was due in the last pass; of several servers only
 
 	mu    sync.Mutex
 	armed map[int64]bool // the instants of timers that this server has armed and fires itself

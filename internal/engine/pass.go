@@ -16,8 +16,13 @@ import (
 func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
 	// From here on every armed timer wakes the loop: what this pass does not see is signalled after it.
 	e.loops.wakeAt.Store(math.MaxInt64)
-	poll := time.Duration(e.opt.PollIntervalMs) * time.Millisecond
 	now := e.clock.now()
+	if e.duties.quiet { // one look tells whether there is anything; on a database several are several round trips
+		sleep, due, err := e.untilDue(ctx, now, func(keyspace.Timer) bool { return false })
+		if err != nil || !due {
+			return sleep, err
+		}
+	}
 	var steps []Step
 	var more bool
 	err := e.called(ctx, func(ctx context.Context) (err error) {
@@ -27,6 +32,7 @@ func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	e.duties.quiet = e.shared && len(steps) == 0
 	steps = e.mine(steps, now)
 	spent, failed, err := e.fireAll(ctx, steps)
 	if err != nil {
@@ -35,21 +41,28 @@ func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
 	if more && failed < len(steps) {
 		return 0, nil
 	}
+	sleep, _, err := e.untilDue(ctx, now, func(t keyspace.Timer) bool {
+		return spent[string(t.Key)] || e.duties.others(string(t.Key), e.mono())
+	})
+	return sleep, err
+}
+
+// untilDue is how long the loop may sleep until the earliest entry, but for those that skip names, and whether that was
+// due at an instant. An earlier one that is armed meanwhile wakes it.
+func (e *Engine) untilDue(ctx context.Context, now int64, skip func(keyspace.Timer) bool) (sleep time.Duration, due bool, err error) {
 	var dueAt int64
 	var armed bool
 	err = e.called(ctx, func(ctx context.Context) (err error) {
-		dueAt, armed, err = e.nextDue(ctx, func(t keyspace.Timer) bool {
-			return spent[string(t.Key)] || e.duties.others(string(t.Key), e.mono())
-		})
+		dueAt, armed, err = e.nextDue(ctx, skip)
 		return err
 	})
 	if err != nil || !armed {
-		return poll, err
+		return time.Duration(e.opt.PollIntervalMs) * time.Millisecond, false, err
 	}
 	e.loops.wakeAt.Store(dueAt)
 	// In milliseconds until it is short: a deadline may be further away than a time.Duration reaches.
 	waitMs := min(max(dueAt-e.clock.now(), 0), e.opt.PollIntervalMs)
-	return time.Duration(waitMs) * time.Millisecond, nil
+	return time.Duration(waitMs) * time.Millisecond, dueAt <= now, nil
 }
 
 // fireAll fires the steps of a pass, up to inParallel at a time. A step that fails by itself is counted and left to
