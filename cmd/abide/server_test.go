@@ -107,7 +107,7 @@ func (r *running) stop(t *testing.T) int {
 
 func (r *running) client(t *testing.T) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Options{URL: r.url})
+	c, err := client.New(client.Options{URL: r.url, Retry: client.Retry{Attempts: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
