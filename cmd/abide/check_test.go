@@ -301,7 +301,7 @@ func TestCheckThatCannotBeMade(t *testing.T) {
 	rewrite(t, foreign, func(tx kv.Tx) error {
 		return tx.Put(keyspace.Format(), keyspace.AppendFormat(nil, keyspace.StoreFormat{Derivation: keyspace.DerivationVersion + 1, Shards: 1}))
 	})
-	if report := checkJSON(t, exitFailure, foreign); !strings.Contains(report.Error, "use the release that wrote the file") {
+	if report := checkJSON(t, exitFailure, foreign); !strings.Contains(report.Error, "use the release that wrote it") {
 		t.Errorf("%+v", report)
 	}
 }
