@@ -257,6 +257,30 @@ func TestWholeWorkspaceAcrossServers(t *testing.T) {
 	}
 }
 
+// Rows of this server's earlier life, and of ends that could not be recorded, are removed; a row that was lost comes back,
+// unless the worker has a newer connection by then.
+func TestRowsAndConnectionsAgree(t *testing.T) {
+	r, m := sharedRig(t, Limits{}, "b")
+	m.take(Seat{Workspace: "w", Group: "g", PID: "earlier", Server: "a"})
+	m.take(Seat{Workspace: "w", Group: "other", PID: "earlier", Server: "a"})
+	m.take(Seat{Workspace: "w", Group: "g", PID: "q", Server: "b"})
+	stays, moves := r.connect("w", "g", "stays"), r.connect("w", "g", "moves")
+	r.pass(1000)
+	if len(m.seats) != 3 {
+		t.Errorf("seats: %v", m.seats)
+	}
+	delete(m.seats, [3]string{"w", "g", "stays"}) // swept, as this server was taken for dead
+	delete(m.seats, [3]string{"w", "g", "moves"})
+	m.take(Seat{Workspace: "w", Group: "g", PID: "moves", Server: "b"})
+	r.pass(1000)
+	if m.seats[[3]string{"w", "g", "stays"}].Server != "a" || m.seats[[3]string{"w", "g", "moves"}].Server != "b" {
+		t.Errorf("seats: %v", m.seats)
+	}
+	if r.core.conns[stays] == nil || r.core.conns[moves] != nil || r.core.Stats().Replaced != 1 {
+		t.Errorf("connections: %v", r.core.conns)
+	}
+}
+
 // Calls about other servers are tried again, and hold up no delivery.
 func TestRosterFails(t *testing.T) {
 	r, m := sharedRig(t, Limits{})
