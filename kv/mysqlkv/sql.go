@@ -85,7 +85,7 @@ func (s *script) list(head string, n int, size func(i int) int, item func(dst []
 			to++
 		}
 		p := s.begin(total)
-		p.text = append(p.text, head...)
+		p.text = append(slices.Grow(p.text, total), head...)
 		for i := from; i < to; i++ {
 			if i > from {
 				p.text = append(p.text, ',')
