@@ -29,7 +29,7 @@ _abide() {
   found=("${(@f)$(abide __complete zsh -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
   if [[ -n "$found[1]" ]]; then _describe abide found; else _files; fi
 }
-compdef _abide abide
+if [[ $funcstack[1] == _abide ]]; then _abide "$@"; else compdef _abide abide; fi
 `,
 	"fish": `# Try it: abide completion fish | source. To keep it: abide completion fish > ~/.config/fish/completions/abide.fish
 function __abide_complete
