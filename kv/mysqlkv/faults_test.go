@@ -13,6 +13,7 @@ import (
 
 	"abide/internal/testenv"
 	"abide/kv"
+	"abide/kv/batch"
 )
 
 // long is n, or the larger number where ABIDE_LONG=1.
@@ -270,4 +271,32 @@ func TestFailover(t *testing.T) {
 	exec("UPDATE " + a + "." + table + " SET v=(SELECT v FROM " + c + ".kept WHERE k=" + format + ") WHERE k=" + format)
 	back()
 	wantCounted(t, s, 1)
+}
+
+// A server of ours that vanishes without a word while it holds the writers' lock holds up the others for idleSeconds at most.
+func TestVanishedWriter(t *testing.T) {
+	if os.Getenv("ABIDE_LONG") != "1" {
+		t.Skip("it waits until the database gives a session up; ABIDE_LONG=1 runs it")
+	}
+	for _, kind := range testenv.MySQLKinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			url := testenv.MySQL(t, kind)
+			s, gone := openStore(t, Options{URL: url, Now: time.Now}), openStore(t, Options{URL: url, Now: time.Now})
+			defer s.Close()
+			defer gone.Close()
+			if _, err := gone.engine.Begin(&batch.Fetch{}); err != nil {
+				t.Fatal(err)
+			}
+			defer gone.engine.Rollback()
+			ctx, cancel := context.WithTimeout(context.Background(), (idleSeconds+2*lockWaitSeconds)*time.Second)
+			defer cancel()
+			if _, err := kv.Run(ctx, s, kv.Hints{}, counting("a")); err != nil {
+				t.Error(err)
+			}
+			if stats := s.Stats(); stats.Failures[fmt.Sprint(errLockTimeout)] == 0 {
+				t.Errorf("nobody waited for the lock: %v", stats.Failures)
+			}
+		})
+	}
 }
