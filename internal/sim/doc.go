@@ -16,8 +16,8 @@
 // In one seed of two a single server runs, in the others two or three on one store. Then servers also join, take their
 // leave, and are paused, often for longer than their leases, and go on as if nothing had happened; requests and streams
 // choose among them; they hear of each other's commits late, or never; their clocks are up to two seconds apart, and what
-// is watched allows for as much as those were apart and for no more. The reference model, which knows one clock, watches
-// single servers alone.
+// is watched allows for as much as those were apart and for no more. The reference model, which knows one clock, watches as
+// long as theirs agree.
 //
 // What it does not show: commits that several requests share (each is its own here), the real disk, races between
 // goroutines, HTTP and JSON, several workspaces, debug time. Other suites do.

@@ -25,6 +25,7 @@ const (
 // fleet is how many servers there are and what they know of each other without the store.
 type fleet struct {
 	servers int
+	skewed  bool            // their wall clocks are apart
 	travels bool            // signals go from one server to the others
 	skew    []time.Duration // of each one's wall clock, from 0 to skewMax
 	late    []time.Duration // when each one joins
@@ -54,10 +55,10 @@ func (w *world) lay(c Config) {
 	r := newRand(c.Seed, streamLayout)
 	w.layout = c.fleet()
 	w.layout.travels = chance(r, 0.5)
-	skewed := chance(r, 0.5)
+	w.layout.skewed = chance(r, 0.5) && w.shared()
 	for i := range w.layout.servers {
 		skew, late := time.Duration(0), time.Duration(0)
-		if skewed && w.shared() {
+		if w.layout.skewed {
 			skew = between(r, 0, skewMax)
 		}
 		if i > 0 && chance(r, 0.3) {
@@ -201,7 +202,9 @@ func (w *world) compareClocks() {
 		}
 		high = max(high, now)
 	}
-	w.apart = max(w.apart, high-low)
+	if w.apart = max(w.apart, high-low); w.apart > 0 {
+		w.follower.model = nil // it knows one clock
+	}
 	w.furthest = max(w.furthest, high)
 }
 

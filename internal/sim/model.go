@@ -132,6 +132,7 @@ type asked struct {
 }
 
 func (w *world) asks(s *server, req protocol.Request) asked {
+	w.compareClocks()
 	w.follow()
 	return asked{s, s.engine, s.handle, req, s.engine.Now(), w.passes}
 }

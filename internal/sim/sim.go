@@ -16,8 +16,8 @@ type Config struct {
 	// Program and Plan replace those that the seed makes; nil for those.
 	Program *Program
 	Plan    *Plan
-	// Model also compares every answer of a single server with that of the reference model, which takes about as long
-	// again.
+	// Model also compares every answer with that of the reference model, which takes about as long again. The model knows
+	// one clock: of several servers it watches only as long as theirs agree.
 	Model bool
 	// Trace takes a line for everything that happens; nil for none.
 	Trace io.Writer
@@ -115,7 +115,7 @@ func newWorld(c Config) *world {
 		w.config.Delivery.HoldMs = retryTimeout.Milliseconds()
 	}
 	w.ledger = newLedger(w)
-	w.follower = newFollower(c.Model && !w.program.Large && w.layout.servers == 1) // the model knows no bounds of a preload in bytes
+	w.follower = newFollower(c.Model && !w.program.Large && !w.layout.skewed) // the model knows no bounds of a preload in bytes
 	return w
 }
 
