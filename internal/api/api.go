@@ -63,8 +63,8 @@ type Worker struct {
 
 // Options of a Handler. A zero number stands for its default.
 type Options struct {
-	// Debug permits debug.* requests and resonate:debug_time; without it the former are 403 and the
-	// latter is ignored.
+	// Debug permits debug.* requests and resonate:debug_time; without it, and to whoever may not touch every id, the
+	// former are 403 and the latter is ignored.
 	Debug bool
 	// CORSOrigins are the origins whose web pages may use the server, as https://host or http://host:port,
 	// or * for all. Empty: none may.
@@ -293,8 +293,10 @@ func (h *Handler) decode(r *http.Request, workspace string, in *buffer, env *pro
 	if refusal != nil {
 		return nil, nil, refuse(refusal)
 	}
+	if !h.o.Debug || (claims != nil && !claims.Unrestricted()) {
+		env.DebugTime = nil // it moves the clock of the whole workspace
+	}
 	if !h.o.Debug {
-		env.DebugTime = nil
 		if strings.HasPrefix(env.Kind, "debug.") && protocol.Known(env.Kind) {
 			return nil, nil, protocol.Fail(protocol.StatusForbidden, "Forbidden: debug.* needs a server that runs with --debug")
 		}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
 	"strings"
 	"sync"
@@ -99,16 +100,27 @@ func (h *Handler) authenticate(r *http.Request, inEnvelope string) (*auth.Claims
 	return h.o.Auth.Verifier.Verify(r.Context(), token)
 }
 
-// bearer is the token in Authorization headers; empty if they hold one of another scheme. Not ok if there are several.
+// bearer is the token in Authorization headers; empty if they hold none. Not ok if there are several. Besides a bearer's
+// token it takes one as the password of Basic: the Go SDK has no way to send a header with its poll, and sends the user and
+// password of its URL.
 func bearer(headers []string) (token string, ok bool) {
 	if len(headers) == 0 {
 		return "", true
 	}
-	scheme, token, _ := strings.Cut(headers[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		token = ""
+	scheme, rest, _ := strings.Cut(headers[0], " ")
+	rest = strings.Trim(rest, " ")
+	switch {
+	case strings.EqualFold(scheme, "Bearer"):
+		token = rest
+	case strings.EqualFold(scheme, "Basic"):
+		if pair, err := base64.StdEncoding.DecodeString(rest); err == nil {
+			// Another password is for whatever stands in front of the server.
+			if _, password, _ := strings.Cut(string(pair), ":"); strings.Count(password, ".") == 2 {
+				token = password
+			}
+		}
 	}
-	return strings.Trim(token, " "), len(headers) == 1
+	return token, len(headers) == 1
 }
 
 // admit authenticates a request and judges its workspace and kind. Without Options.Auth the claims are nil.

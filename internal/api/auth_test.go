@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"os"
@@ -90,6 +91,11 @@ func TestWhereTokensStand(t *testing.T) {
 		"two headers and envelope":  {good, []string{"Authorization: Basic x", "Authorization: Basic x"}, 401},
 		"another scheme":            {"", []string{"Authorization: Basic " + good}, 401},
 		"another scheme, envelope":  {good, []string{"Authorization: Basic dTpw"}, 200},
+		"password":                  {"", []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+good))}, 200},
+		"password and envelope":     {good, []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(":"+good))}, 200},
+		"another password":          {good, []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("any:"+other))}, 401},
+		"password of somebody else": {good, []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("any:a.b"))}, 200},
+		"user":                      {"", []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(good))}, 401},
 		"no scheme":                 {"", []string{"Authorization: " + good}, 401},
 		"Bearer in the envelope":    {"Bearer " + good, nil, 401},
 		"an empty header":           {"", []string{"Authorization:"}, 401},
@@ -203,6 +209,19 @@ func TestWhatIsListedIsBounded(t *testing.T) {
 	}
 	if got := f.raw(request("POST", "/", withToken(i.admin(), "task.acquire", acquire))); !strings.Contains(got.body, "b.secret") {
 		t.Errorf("an admin's preload shows %s", got.body)
+	}
+}
+
+// The clock of a workspace is everybody's: who may touch some ids only moves it for nobody.
+func TestDebugTimeIsForTheUnrestricted(t *testing.T) {
+	i := newIssuer(t)
+	f := start(t, api.Options{Auth: i.o, Debug: true})
+	for token, want := range map[string]string{i.admin(): "default promise.get 77", i.prefix(""): "default promise.get 77", i.prefix("a."): "default promise.get -"} {
+		body := strings.Replace(withToken(token, "promise.get", `{"id":"a.1"}`), `"auth"`, `"resonate:debug_time":77,"auth"`, 1)
+		f.raw(request("POST", "/", body))
+		if got := f.engine.calls(); len(got) != 1 || got[0] != want {
+			t.Errorf("the engine was asked %q, want %q", got, want)
+		}
 	}
 }
 

@@ -71,13 +71,13 @@ func (v *Verifier) enforce() error {
 	return nil
 }
 
-// awaitRound asks for a whole round and waits for its end. False if there was one only just now, or if too many wait
+// awaitRound asks for a whole round and waits for its end, but not if there was one only just now, or if too many wait
 // already.
-func (v *Verifier) awaitRound(ctx context.Context) bool {
+func (v *Verifier) awaitRound(ctx context.Context) {
 	v.mu.Lock()
 	if v.o.Now().Sub(v.endedAt) < minRound || v.waiting >= maxKeyWaiting || len(v.sources) == 0 {
 		v.mu.Unlock()
-		return false
+		return
 	}
 	v.waiting++
 	ended := v.round
@@ -95,11 +95,9 @@ func (v *Verifier) awaitRound(ctx context.Context) bool {
 	defer timer.Stop()
 	select {
 	case <-ended:
-		return true
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return false
 }
 
 // Run keeps the keys up to date until ctx ends: files every few seconds, a URL as Options.Refresh says, and both

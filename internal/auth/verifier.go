@@ -154,9 +154,13 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*Claims, *Refusal)
 		return nil, unauthorized(ReasonMalformed)
 	}
 	wire, refusal := v.check(token, head, keys)
-	if refusal != nil && refusal.Reason == ReasonUnknownKey && v.awaitRound(ctx) {
-		keys = v.keys.Load()
-		wire, refusal = v.check(token, head, keys)
+	if refusal != nil && refusal.Reason == ReasonUnknownKey {
+		v.awaitRound(ctx)
+		// The keys may also have changed just before.
+		if fresh := v.keys.Load(); fresh != keys {
+			keys = fresh
+			wire, refusal = v.check(token, head, keys)
+		}
 	}
 	if refusal != nil {
 		return nil, refusal
