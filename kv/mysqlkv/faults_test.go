@@ -300,3 +300,25 @@ func TestVanishedWriter(t *testing.T) {
 		})
 	}
 }
+
+// An import changes the incarnation; a lost answer to that commit is found out like any other.
+func TestImportWithLostAnswers(t *testing.T) {
+	t.Parallel()
+	proxy, url := throughProxy(t, testenv.MySQL(t, testenv.MariaDB10))
+	s := openStore(t, Options{URL: url, Now: time.Now})
+	defer s.Close()
+	proxy.Decide(onCommit(testenv.CutAnswer))
+	first := kv.Import{Rows: []kv.Entry{{Key: []byte("a"), Value: []byte("1")}}, State: []byte("begun"), Incarnation: 7}
+	if err := s.Import(context.Background(), first); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Import(context.Background(), kv.Import{After: []byte("begun"), Incarnation: 7, Sequence: 40}); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Decide(nil)
+	again := openStore(t, Options{URL: url, Now: time.Now})
+	defer again.Close()
+	if at, err := again.Update(context.Background(), kv.Hints{}, counting("b")); err != nil || at.Incarnation() != 7 || at.Sequence() <= 40 {
+		t.Errorf("%v, %v", at, err)
+	}
+}

@@ -184,7 +184,7 @@ func (s *session) checkTable() error {
 
 // recognise reads the store's format on a new session, and refuses another store than want: a failover may have led to a
 // database that is empty, or another one.
-func (s *session) recognise(want *format) error {
+func (s *session) recognise(want *format, importing uint32) error {
 	values, err := s.getOwn(formatKey)
 	switch {
 	case number(err) == errNoTable, err == nil && values[0] == nil:
@@ -200,7 +200,7 @@ func (s *session) recognise(want *format) error {
 		return err
 	case f.id != want.id:
 		return unavailable("connect", "the database that answers holds another store than the one that was opened")
-	case f.incarnation != want.incarnation:
+	case f.incarnation != want.incarnation && f.incarnation != importing:
 		return unavailable("connect", "the store was restored or copied meanwhile: restart this server")
 	}
 	return nil

@@ -56,6 +56,8 @@ type connector struct {
 	accept bool // less than durable
 	// store is the one that was opened; nil while it is being opened.
 	store atomic.Pointer[format]
+	// importing is the incarnation that an import of this server gives the store; 0 if there is none.
+	importing atomic.Uint32
 	// weak are the settings of the server that was reached last which lose commits.
 	weak    atomic.Pointer[[]string]
 	stats   *counters
@@ -81,7 +83,7 @@ func (c *connector) dial(ctx context.Context, r role) (*session, error) {
 		err = s.server.check(c.accept, r)
 	}
 	if want := c.store.Load(); err == nil && want != nil {
-		err = s.recognise(want)
+		err = s.recognise(want, c.importing.Load())
 	}
 	if err != nil {
 		c.stats.failed(err)

@@ -198,6 +198,7 @@ func (w *writer) commit(c batch.Commit) error {
 	f := w.format
 	if c.Incarnation != 0 {
 		f.incarnation = c.Incarnation
+		w.connector.importing.Store(c.Incarnation)
 		script.write([]batch.Write{{Key: formatKey, Value: f.encode()}})
 	}
 	script.add("COMMIT", nil)
