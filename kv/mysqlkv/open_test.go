@@ -2,8 +2,10 @@ package mysqlkv
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -294,5 +296,49 @@ func TestLargeBatches(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// The early MySQL 8.0 of the tests makes its own authority and certificate, which names no host.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	server := testenv.KeptMySQL(t, testenv.MySQL8)
+	url := server.Database(t)
+	encrypted := func(parameters string) (bool, error) {
+		s, err := Open(context.Background(), Options{URL: url + "?" + parameters})
+		if err != nil {
+			return false, err
+		}
+		defer s.Close()
+		s.engine.turn.Lock()
+		defer s.engine.turn.Unlock()
+		cipher := ""
+		err = s.engine.session.run("SHOW SESSION STATUS LIKE 'Ssl_cipher'", func(row []driver.Value) error {
+			cipher = string(column(row, 1))
+			return nil
+		})
+		return cipher != "", err
+	}
+	for parameters, want := range map[string]bool{"": true, "ssl-mode=PREFERRED": true, "ssl-mode=REQUIRED": true, "ssl-mode=DISABLED": false} {
+		if got, err := encrypted(parameters); got != want || err != nil {
+			t.Errorf("%q: encrypted %v, %v", parameters, got, err)
+		}
+	}
+	if _, err := encrypted("ssl-mode=verify_ca"); err == nil || !strings.Contains(err.Error(), "x509") {
+		t.Errorf("an authority that nobody knows: %v", err)
+	}
+	if server.Socket == "" {
+		return // another machine's files
+	}
+	ca := filepath.Join(filepath.Dir(server.Socket), "data", "ca.pem")
+	if got, err := encrypted("ssl-mode=verify_ca&ssl-ca=" + ca); !got || err != nil {
+		t.Errorf("the authority is known: encrypted %v, %v", got, err)
+	}
+	if _, err := encrypted("ssl-mode=verify_identity&ssl-ca=" + ca); err == nil || !strings.Contains(err.Error(), "x509") {
+		t.Errorf("a certificate of no host: %v", err)
+	}
+	maria := testenv.MySQL(t, testenv.MariaDB10)
+	if err := tryOpen(Options{URL: maria + "?ssl-mode=required"}); err == nil || !strings.Contains(err.Error(), "TLS") {
+		t.Errorf("a server without TLS: %v", err)
 	}
 }
