@@ -16,6 +16,7 @@ import (
 // TestKilledCopies kills a copy again and again, a little later each time, until one gets through. Whatever a kill
 // leaves is refused or complete, and the next copy goes on.
 func TestKilledCopies(t *testing.T) {
+	t.Parallel()
 	from, to := filepath.Join(t.TempDir(), "from.db"), filepath.Join(t.TempDir(), "to.db")
 	server := start(t, serveArgs(from)...)
 	c := server.client(t)

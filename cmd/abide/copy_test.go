@@ -31,6 +31,7 @@ func copyJSON(t *testing.T, want int, from, to string) copyReport {
 }
 
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	from, to := usedFile(t), filepath.Join(t.TempDir(), "copy.db")
 	report := copyJSON(t, exitOK, from, to)
 	if report.Kinds["object"].Rows != 100 || report.Kinds[kv.KindEntry].Rows != 134 || report.Resumed || report.Problems == nil || report.Rows < 500 {
@@ -72,6 +73,7 @@ func TestCopy(t *testing.T) {
 
 // TestCopyThatBrokeOff leaves a target that nobody serves or checks, and that the next copy completes.
 func TestCopyThatBrokeOff(t *testing.T) {
+	t.Parallel()
 	from, to := usedFile(t), filepath.Join(t.TempDir(), "copy.db")
 	open := func(path string) *sqlitekv.Store {
 		s, err := sqlitekv.Open(sqlitekv.Options{Path: path, Now: time.Now})
@@ -107,6 +109,7 @@ func TestCopyThatBrokeOff(t *testing.T) {
 
 // TestCopyOfADamagedStore finds the damage in the check of the copy, which stays incomplete.
 func TestCopyOfADamagedStore(t *testing.T) {
+	t.Parallel()
 	from, to := usedFile(t), filepath.Join(t.TempDir(), "copy.db")
 	rewrite(t, from, func(tx kv.Tx) error { return tx.Delete(abideKeys.Object("p1")) })
 	report := copyJSON(t, exitFailure, from, to)
@@ -119,6 +122,7 @@ func TestCopyOfADamagedStore(t *testing.T) {
 }
 
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "x.db")
 	r := runWith(nil, "migrate", "--print", "--storage-sqlite-path", file)
 	if _, err := os.Stat(file); r.code != exitOK || !strings.Contains(r.stdout, "CREATE TABLE kv") || err == nil {

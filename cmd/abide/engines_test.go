@@ -32,6 +32,7 @@ func serveOn(url string, more ...string) []string {
 
 // TestServeOnDatabases serves, is stopped, and serves again, beside a second server.
 func TestServeOnDatabases(t *testing.T) {
+	t.Parallel()
 	for name, database := range databases {
 		t.Run(name, func(t *testing.T) {
 			url := database(t)
@@ -76,6 +77,7 @@ func TestServeOnDatabases(t *testing.T) {
 
 // TestCopyBetweenEngines goes round all of them and ends in a file that is like the first one.
 func TestCopyBetweenEngines(t *testing.T) {
+	t.Parallel()
 	var places []string
 	for _, name := range []string{"postgres", "mariadb"} {
 		places = append(places, databases[name](t))
@@ -109,6 +111,7 @@ func TestCopyBetweenEngines(t *testing.T) {
 
 // TestPostgresByALesserRole makes the tables as one role and serves as another, which may not.
 func TestPostgresByALesserRole(t *testing.T) {
+	t.Parallel()
 	super := testenv.Postgres(t, "15")
 	role, password := testenv.Name(), "se[cr]et/9"
 	postgresExec(t, super, fmt.Sprintf(`CREATE ROLE %s LOGIN PASSWORD '%s'`, role, password))
@@ -150,6 +153,7 @@ func TestPostgresByALesserRole(t *testing.T) {
 
 // TestADatabaseThatMayLoseWrites is refused, unless the operator accepts it, and then says so.
 func TestADatabaseThatMayLoseWrites(t *testing.T) {
+	t.Parallel()
 	super := testenv.Postgres(t, "15")
 	u, err := url.Parse(super)
 	if err != nil {

@@ -40,6 +40,7 @@ func fetch(t testing.TB, url string) (status int, body string) {
 
 // TestMetricsOfAServer runs a scripted workload and demands its exact counts.
 func TestMetricsOfAServer(t *testing.T) {
+	t.Parallel()
 	port := freePort(t)
 	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--observability-metrics-port", fmt.Sprint(port))...)
 	c, ctx := r.client(t), t.Context()
@@ -104,6 +105,7 @@ func TestMetricsOfAServer(t *testing.T) {
 
 // TestSideListenersThatFail serves all the same, and says what is missing.
 func TestSideListenersThatFail(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -120,6 +122,7 @@ func TestSideListenersThatFail(t *testing.T) {
 
 // TestAdminListener has profiles, on loopback, if it is asked for.
 func TestAdminListener(t *testing.T) {
+	t.Parallel()
 	port := freePort(t)
 	start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--observability-admin-port", fmt.Sprint(port))...)
 	for path, want := range map[string]int{"/debug/pprof/": 200, "/debug/pprof/goroutine?debug=1": 200, "/debug/pprof/symbol": 200, "/": 404, "/metrics": 404} {
