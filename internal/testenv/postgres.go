@@ -134,7 +134,7 @@ func startPostgres(version string) (*PostgresServer, error) {
 	}
 	out, err := exec.Command(path, "find", version, cacheFolder()).Output()
 	if err != nil {
-		return nil, fmt.Errorf("PostgreSQL %s: %w", version, errNotInstalled)
+		return nil, errors.Join(fmt.Errorf("PostgreSQL %s: %w", version, errNotInstalled), os.RemoveAll(filepath.Dir(path)))
 	}
 	port, err := unusedPort()
 	if err != nil {

@@ -19,6 +19,22 @@ func onEach(t *testing.T, test func(t *testing.T, version string)) {
 	}
 }
 
+// thorough reports whether every test runs on every version: in the long variants, and where engines are required.
+// Where a person waits, one version is enough for most.
+func thorough() bool { return long() || os.Getenv("ABIDE_REQUIRE_ENGINES") == "1" }
+
+// onOne runs a test on one version, on each if tests are to be thorough.
+func onOne(t *testing.T, version string, test func(t *testing.T, version string)) {
+	if thorough() {
+		onEach(t, test)
+		return
+	}
+	test(t, version)
+}
+
+// The versions that onOne is given.
+var oldest, newest = testenv.PostgresVersions[0], testenv.PostgresVersions[len(testenv.PostgresVersions)-1]
+
 // open opens a store that is closed with the test.
 func open(t testing.TB, opt pgkv.Options) *pgkv.Store {
 	t.Helper()
@@ -36,8 +52,8 @@ func open(t testing.TB, opt pgkv.Options) *pgkv.Store {
 func TestConformance(t *testing.T) {
 	onEach(t, func(t *testing.T, version string) {
 		for name, twice := range map[string]bool{"once": false, "closures run twice": true} {
-			if !long() && os.Getenv("ABIDE_REQUIRE_ENGINES") != "1" && twice != (version == testenv.PostgresVersions[1]) {
-				continue // where a person waits, each version runs it one way
+			if !thorough() && twice != (version == newest) {
+				continue
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel() // most of the time they wait for the disk

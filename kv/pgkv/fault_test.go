@@ -203,7 +203,7 @@ func TestCutsAroundCommit(t *testing.T) {
 // found to be over.
 func TestSilenceAfterCommit(t *testing.T) {
 	t.Parallel() // it waits for a timeout
-	server := testenv.Postgres(t, testenv.PostgresVersions[0])
+	server := testenv.Postgres(t, oldest)
 	proxy, between := through(t, server)
 	s := open(t, pgkv.Options{URL: between})
 	var l ledger
@@ -225,7 +225,7 @@ func TestSilenceAfterCommit(t *testing.T) {
 
 // While the database cannot be reached the store says so; when it can, the store goes on by itself.
 func TestLostConnections(t *testing.T) {
-	onEach(t, func(t *testing.T, version string) {
+	onOne(t, newest, func(t *testing.T, version string) {
 		proxy, between := through(t, testenv.Postgres(t, version))
 		s := open(t, pgkv.Options{URL: between})
 		var l ledger
@@ -260,7 +260,7 @@ func TestLostConnections(t *testing.T) {
 
 // A database that lacks what was acknowledged, or is another one, is not written to.
 func TestAnotherDatabase(t *testing.T) {
-	onEach(t, func(t *testing.T, version string) {
+	onOne(t, oldest, func(t *testing.T, version string) {
 		for name, forge := range map[string]string{
 			"an older state":  `UPDATE abide.kv SET v = '\x0000000000000002' || substring(v FROM 9) WHERE k = '\xff7a'`,
 			"another store":   `UPDATE abide.kv SET v = substring(v FOR 8) || '\x0102030405060708' WHERE k = '\xff7a'`,
@@ -307,7 +307,7 @@ func TestAnotherDatabase(t *testing.T) {
 
 // The server is killed under load, again and again: what was acknowledged is there.
 func TestKilledServer(t *testing.T) {
-	onEach(t, func(t *testing.T, version string) {
+	onOne(t, oldest, func(t *testing.T, version string) {
 		t.Parallel()
 		kills := 2
 		if long() {

@@ -34,7 +34,7 @@ func mustExec(t *testing.T, server, sql string) {
 
 // A role that may do nothing but serve the store, in a schema that somebody else has made from what Schema returns.
 func TestLeastPrivilege(t *testing.T) {
-	onEach(t, func(t *testing.T, version string) {
+	onOne(t, newest, func(t *testing.T, version string) {
 		const schema = `My "own" Schema`
 		server, role := testenv.Postgres(t, version), testenv.Name()
 		mustExec(t, server, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD 'p[a]ss'", role))
@@ -57,7 +57,7 @@ func TestLeastPrivilege(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	onEach(t, func(t *testing.T, version string) {
+	onOne(t, oldest, func(t *testing.T, version string) {
 		for name, tc := range map[string]struct{ sql, says string }{
 			"commits that are not durable":   {"ALTER ROLE %[1]s SET synchronous_commit = off", "synchronous_commit is off"},
 			"a format that it does not know": {`UPDATE abide.kv SET v = '\x000000630000006300000001' WHERE k = '\xff66'`, "has format 99"},
@@ -98,7 +98,7 @@ func TestOpenRefuses(t *testing.T) {
 
 // A standby cannot be written: writes are refused, reads are answered.
 func TestReadOnlyServer(t *testing.T) {
-	server := testenv.Postgres(t, testenv.PostgresVersions[0])
+	server := testenv.Postgres(t, oldest)
 	s := open(t, pgkv.Options{URL: server})
 	if d := s.Durability(); d != "durable" || !s.Shared() {
 		t.Errorf("the durability is %q, shared: %v", d, s.Shared())
@@ -121,7 +121,7 @@ func TestReadOnlyServer(t *testing.T) {
 
 // Rows of servers that are gone do not pile up for ever.
 func TestForgottenWriters(t *testing.T) {
-	server := testenv.Postgres(t, testenv.PostgresVersions[0])
+	server := testenv.Postgres(t, oldest)
 	mustExec(t, server, pgkv.Schema("")+
 		`INSERT INTO abide.kv SELECT '\xff77' || int8send(n), int8send(n) FROM generate_series(1, 2500) AS n`)
 	s := open(t, pgkv.Options{URL: server})

@@ -12,10 +12,7 @@ import (
 
 // Behind a pooler in transaction mode every transaction may run on another session.
 func TestPooler(t *testing.T) {
-	onEach(t, func(t *testing.T, version string) {
-		if !long() && version != testenv.PostgresVersions[1] {
-			return // where a person waits, it runs on one
-		}
+	onOne(t, newest, func(t *testing.T, version string) {
 		t.Parallel()
 		server := testenv.Postgres(t, version)
 		pooler := testenv.PgBouncer(t, server)
@@ -39,7 +36,7 @@ func TestPooler(t *testing.T) {
 
 // Notifications do not pass a pooler: the store says that it does not listen, and works.
 func TestListeningThroughAPooler(t *testing.T) {
-	server := testenv.Postgres(t, testenv.PostgresVersions[0])
+	server := testenv.Postgres(t, oldest)
 	pooler := testenv.PgBouncer(t, server)
 	deaf := open(t, pgkv.Options{URL: pooler})
 	var l ledger

@@ -165,7 +165,7 @@ func TestNotifications(t *testing.T) {
 // Requests of one server share round trips and commits, the more the further away the database is.
 func TestRoundTripsAreShared(t *testing.T) {
 	const writers, each = 64, 6
-	proxy, between := through(t, testenv.Postgres(t, testenv.PostgresVersions[0]))
+	proxy, between := through(t, testenv.Postgres(t, oldest))
 	s := open(t, pgkv.Options{URL: between})
 	proxy.Latency(10 * time.Millisecond)
 	var wg sync.WaitGroup

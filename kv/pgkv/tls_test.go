@@ -46,7 +46,7 @@ func certificate(t *testing.T) (cert, key []byte) {
 // A server that speaks TLS and nothing else is reached over it, and one with another certificate is not.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	server := testenv.StartPostgres(t, testenv.PostgresVersions[0])
+	server := testenv.StartPostgres(t, oldest)
 	cert, key := certificate(t)
 	for name, text := range map[string][]byte{"server.crt": cert, "server.key": key} {
 		mustExec(t, server.URL, fmt.Sprintf("COPY (SELECT unnest(string_to_array('%s', '|'))) TO PROGRAM 'umask 077; cat > %s'",
