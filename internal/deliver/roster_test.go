@@ -281,6 +281,20 @@ func TestRowsAndConnectionsAgree(t *testing.T) {
 	}
 }
 
+// Whoever asks why a task does not run hears of the workers at other servers too.
+func TestReachableAcrossServers(t *testing.T) {
+	r, m := sharedRig(t, Limits{}, "b")
+	m.take(Seat{Workspace: "w", Group: "g", PID: "there", Server: "b"})
+	m.take(Seat{Workspace: "w", Group: "g", PID: "lost", Server: "dead"})
+	r.connect("w", "g", "here")
+	r.pass(500)
+	for address, want := range map[string]int{"poll://any@g": 2, "poll://uni@g/there": 1, "poll://uni@g/lost": 0, "poll://any@w/poll": 2, "poll://any@h": 0} {
+		if got, ok := r.core.reachable("w", address); !ok || got != want {
+			t.Errorf("%s: %d, want %d", address, got, want)
+		}
+	}
+}
+
 // Calls about other servers are tried again, and hold up no delivery.
 func TestRosterFails(t *testing.T) {
 	r, m := sharedRig(t, Limits{})

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"abide/internal/deliver"
 	"abide/internal/keyspace"
+	"abide/internal/store"
 	"abide/kv"
 	"abide/kv/memkv"
 	"abide/protocol"
@@ -204,4 +206,33 @@ func TestCrossingRequests(t *testing.T) {
 		})
 	}
 	running.Wait()
+}
+
+// The signals of a commit say whose it is, and so a server knows whether those of others reach it.
+func TestSignalsSayWhoseTheyAre(t *testing.T) {
+	f := newFleet(t, 2)
+	a, b := f.nodes[0], f.nodes[1]
+	var own []kv.Signal
+	stop := a.handle.Signals(func(signals []kv.Signal) { own = append(own, signals...) })
+	defer stop()
+	f.do(a, &protocol.PromiseCreate{ID: "p", TimeoutAt: a.Now() + 50_000, Tags: protocol.Tags{}.With(protocol.TagTarget, "poll://any@g")})
+	if !a.ownSignals(own) || b.ownSignals(own) || b.ownSignals(own[len(own)-1:]) && len(own) > 1 {
+		t.Errorf("signals %+v", own)
+	}
+	if a.travels() || !b.travels() {
+		t.Errorf("signals travel to the first: %t, to the second: %t", a.travels(), b.travels())
+	}
+	b.clock.advance(travelsFor + time.Second)
+	if b.travels() {
+		t.Error("signals travel, though none has come for a minute")
+	}
+	single, s := newHooked(t)
+	var plain []kv.Signal
+	defer s.Signals(func(signals []kv.Signal) { plain = append(plain, signals...) })()
+	single.do(200, &protocol.PromiseCreate{ID: "p", TimeoutAt: 1 << 50, Tags: protocol.Tags{}.With(protocol.TagTarget, "poll://any@g")})
+	for _, signal := range plain {
+		if signal.Topic == store.TopicServer {
+			t.Error("the only server of a store signs its signals")
+		}
+	}
 }
