@@ -19,13 +19,13 @@ import (
 
 // issuer makes tokens, and a verifier of them.
 type issuer struct {
-	t    *testing.T
+	t    testing.TB
 	pair auth.KeyPair
 	now  time.Time
 	o    *api.Auth
 }
 
-func newIssuer(t *testing.T) *issuer {
+func newIssuer(t testing.TB) *issuer {
 	t.Helper()
 	pair, err := auth.GenerateKey(auth.EdDSA)
 	if err != nil {

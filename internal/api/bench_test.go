@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"strings"
 	"testing"
 
 	"abide/internal/api"
@@ -16,8 +15,8 @@ import (
 
 // benchmark sends one request again and again over some connections. The client does as little as it can, so
 // that what is measured is the server.
-func benchmark(b *testing.B, engine api.Engine, body string, want string) {
-	h, err := api.New(engine, api.Options{})
+func benchmark(b *testing.B, engine api.Engine, o api.Options, body string, want string) {
+	h, err := api.New(engine, o)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -88,12 +87,20 @@ func (*echo) Do(_ context.Context, _ string, req protocol.Request, _ *int64) pro
 
 // BenchmarkNoop is the floor: HTTP, and an envelope of a kind that does not exist.
 func BenchmarkNoop(b *testing.B) {
-	benchmark(b, &stub{}, envelope("noop", "{}"), `"status":400`)
+	benchmark(b, &stub{}, api.Options{}, envelope("noop", "{}"), `"status":400`)
 }
 
+const createData = `{"id":"transfer.42.0","timeoutAt":1798761600000,"param":{"headers":{},"data":"eyJmeyJmeyJmeyJmeyJmeyJmeyJmeyJmeyJmeyJmeyJmeyJmeyJmeyJmeyJmeyJm"},` +
+	`"tags":{"resonate:scope":"global","resonate:target":"poll://any@default","resonate:branch":"transfer.42.0","resonate:parent":"transfer.42","resonate:origin":"transfer.42"}}`
+
 func BenchmarkCreate(b *testing.B) {
-	benchmark(b, &echo{}, envelope("promise.create", `{"id":"transfer.42.0","timeoutAt":1798761600000,"param":{"headers":{},"data":"`+strings.Repeat("eyJm", 50)+`"},`+
-		`"tags":{"resonate:scope":"global","resonate:target":"poll://any@default","resonate:branch":"transfer.42.0","resonate:parent":"transfer.42","resonate:origin":"transfer.42"}}`), `"status":200`)
+	benchmark(b, &echo{}, api.Options{}, envelope("promise.create", createData), `"status":200`)
+}
+
+// BenchmarkCreateWithToken is the same with a token to look at, and a prefix to judge.
+func BenchmarkCreateWithToken(b *testing.B) {
+	i := newIssuer(b)
+	benchmark(b, &echo{}, api.Options{Auth: i.o}, withToken(i.prefix("transfer."), "promise.create", createData), `"status":200`)
 }
 
 var discard = slog.New(slog.DiscardHandler)
