@@ -34,17 +34,22 @@ func (o Outbox) Executes(ctx context.Context, d deliver.Destination, after strin
 	}
 	keys := keyspace.For(d.Workspace, e.layout)
 	now := e.clock.now()
-	err = e.store.View(ctx, func(s kv.Snapshot) error {
+	foreseen := func(keyspace.Keys) (ranges []kv.Range) {
+		for shard := range e.layout.Shards {
+			if r, ok := executesAfter(keys.Executes(destination(d), shard), after); ok {
+				ranges = append(ranges, r)
+			}
+		}
+		return ranges
+	}
+	err = e.snapshot(ctx, d.Workspace, foreseen, func(s kv.Snapshot) error {
 		page, next = page[:0], ""
 		ids := make([]string, 0, limit)
 		for shard := range e.layout.Shards {
 			all := keys.Executes(destination(d), shard)
-			if after >= string(all.End) {
+			r, ok := executesAfter(all, after)
+			if !ok {
 				continue
-			}
-			r := all
-			if after > string(all.Start) {
-				r = keyspace.After(all, []byte(after))
 			}
 			rows, err := s.Scan(r, limit-len(ids))
 			if err != nil {
@@ -83,6 +88,17 @@ func (o Outbox) Executes(ctx context.Context, d deliver.Destination, after strin
 	return page, next, err
 }
 
+// executesAfter is what of a shard's range comes after a cursor, which may be of another shard; not ok if nothing does.
+func executesAfter(all kv.Range, after string) (r kv.Range, ok bool) {
+	switch {
+	case after >= string(all.End):
+		return kv.Range{}, false
+	case after > string(all.Start):
+		return keyspace.After(all, []byte(after)), true
+	}
+	return all, true
+}
+
 // CheckExecutes implements deliver.Outbox.
 func (o Outbox) CheckExecutes(ctx context.Context, workspace string, hinted []deliver.Execute) (valid []deliver.Execute, err error) {
 	e := o.engine
@@ -90,13 +106,7 @@ func (o Outbox) CheckExecutes(ctx context.Context, workspace string, hinted []de
 		return nil, nil
 	}
 	now := e.clock.now()
-	foreseen := func(k keyspace.Keys) []kv.Range {
-		ids := make([]string, len(hinted))
-		for i, h := range hinted {
-			ids[i] = h.ID
-		}
-		return readsOfObjects(k, ids...)
-	}
+	foreseen := func(k keyspace.Keys) []kv.Range { return readsOfExecutes(k, hinted) }
 	err = e.snapshot(ctx, workspace, foreseen, func(s kv.Snapshot) error {
 		valid = valid[:0]
 		txn := store.Read(s, workspace, e.layout)
@@ -149,7 +159,8 @@ func (o Outbox) Unblocks(ctx context.Context, d deliver.Destination, after strin
 		r = keyspace.After(all, []byte(after))
 	}
 	now := e.clock.now()
-	err = e.store.View(ctx, func(s kv.Snapshot) error {
+	foreseen := func(keyspace.Keys) []kv.Range { return []kv.Range{r} }
+	err = e.snapshot(ctx, d.Workspace, foreseen, func(s kv.Snapshot) error {
 		page, next = page[:0], ""
 		rows, err := s.Scan(r, limit)
 		if err != nil {

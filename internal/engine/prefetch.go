@@ -138,6 +138,15 @@ func readsOfUnblocks(k keyspace.Keys, unblocks []deliver.UnblockRef) []kv.Range 
 	return r.ranges
 }
 
+// readsOfExecutes names the records of the tasks that executes are for.
+func readsOfExecutes(k keyspace.Keys, executes []deliver.Execute) []kv.Range {
+	r := reads{keys: k}
+	for _, x := range executes {
+		r.objects(x.ID)
+	}
+	return r.ranges
+}
+
 // readsOfObjects names the records of objects.
 func readsOfObjects(k keyspace.Keys, ids ...string) []kv.Range {
 	r := reads{keys: k}

@@ -118,7 +118,8 @@ func (o Roster) Look(ctx context.Context, after int64) (s deliver.Standing, err 
 	from := keyspace.Connections()
 	for first, more := true, true; more; first = false {
 		var rows []kv.Entry
-		err := e.store.View(ctx, func(snap kv.Snapshot) (err error) {
+		foreseen := func(keyspace.Keys) []kv.Range { return []kv.Range{keyspace.Only(keyspace.RosterKey())} }
+		err := e.snapshot(ctx, "", foreseen, func(snap kv.Snapshot) (err error) {
 			rows = nil
 			if first {
 				b, err := snap.Get(keyspace.RosterKey())
@@ -169,7 +170,8 @@ func seatOf(row kv.Entry) (seat deliver.Seat, ok bool) {
 func (o Roster) Unclaimed(ctx context.Context, workspace string, sent []deliver.Execute) (unclaimed []deliver.Execute, err error) {
 	e := o.engine
 	now := e.clock.now()
-	err = e.store.View(ctx, func(s kv.Snapshot) error {
+	foreseen := func(k keyspace.Keys) []kv.Range { return readsOfExecutes(k, sent) }
+	err = e.snapshot(ctx, workspace, foreseen, func(s kv.Snapshot) error {
 		unclaimed = unclaimed[:0]
 		txn := store.Read(s, workspace, e.layout)
 		if err := loadExecutes(txn, sent); err != nil {
