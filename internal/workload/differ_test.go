@@ -65,18 +65,25 @@ var stores = map[string]func(t *testing.T) kv.Store{
 
 func startServer(t *testing.T) Server { return startServerOn(t, "sqlite") }
 
-// startServerOn is a whole server, but for the sockets, the timers and the delivery. At the end of the test the
-// store is checked from end to end.
-func startServerOn(t *testing.T, name string) Server {
+// startServerOn is a whole server, but for the sockets, the timers and the delivery.
+func startServerOn(t *testing.T, name string) *handlerServer {
 	t.Helper()
-	s := stores[name](t)
-	e, err := engine.Open(context.Background(), s, engine.Options{RetryTimeoutMs: serverRetryMs})
+	server, _ := startServerOver(t, stores[name](t), engine.Options{})
+	return server
+}
+
+// startServerOver is startServerOn over any store, which the test's end closes after it has been checked from end to
+// end.
+func startServerOver(t *testing.T, s kv.Store, opt engine.Options) (*handlerServer, *engine.Engine) {
+	t.Helper()
+	opt.RetryTimeoutMs = serverRetryMs
+	e, err := engine.Open(context.Background(), s, opt)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(errors.Join(err, s.Close()))
 	}
 	handler, err := api.New(e, api.Options{Debug: true})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatal(errors.Join(err, s.Close()))
 	}
 	server := &handlerServer{handler: handler}
 	t.Cleanup(func() {
@@ -89,7 +96,7 @@ func startServerOn(t *testing.T, name string) Server {
 			t.Error(err)
 		}
 	})
-	return server
+	return server, e
 }
 
 // seeds are those of a test: as many as are given from 0 on, or the one of the environment's ABIDE_SEED.
@@ -116,18 +123,20 @@ func long(few, many int) int {
 	return few
 }
 
+// differentialRequests is how long a run is where requests are quick.
+const differentialRequests = 2000
+
 // TestDifferential asks the same of the server and of the model.
 func TestDifferential(t *testing.T) {
 	for name, runs := range map[string]int{"sqlite": long(3, 300), "memory": long(1, 30)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			differential(t, startServerOn(t, name), seeds(t, runs))
+			differential(t, startServerOn(t, name), seeds(t, runs), differentialRequests)
 		})
 	}
 }
 
-func differential(t *testing.T, server Server, seeds []uint64) {
-	const requests = 2000
+func differential(t *testing.T, server Server, seeds []uint64, requests int) {
 	met := NewCoverage()
 	for _, seed := range seeds {
 		run := NewRun(server, fmt.Sprintf("seed%d-", seed), serverRetryMs)

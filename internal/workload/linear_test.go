@@ -332,9 +332,11 @@ func saveHistory(t *testing.T, model porcupine.Model, info porcupine.Linearizati
 	t.Logf("the history is in %s", path)
 }
 
-func TestLinearizable(t *testing.T) {
-	histories := seeds(t, long(10, 300))
-	server := startServer(t)
+func TestLinearizable(t *testing.T) { linearizable(t, startServer(t), seeds(t, long(10, 300))) }
+
+// linearizable wants the histories of the seeds to be.
+func linearizable(t *testing.T, server Server, histories []uint64) {
+	t.Helper()
 	model := linearModel(serverRetryMs)
 	answered := map[int]int{}
 	for _, seed := range histories {

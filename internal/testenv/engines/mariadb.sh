@@ -54,6 +54,8 @@ serve)
   done
   kill -9 $server 2>/dev/null || true
   wait $server 2>/dev/null || true
-  rm -rf "$(dirname "$DIR")"
+  rm -rf "$DIR"
+  # A copy that lies beside it, in a folder made for both, goes too.
+  [ "$(dirname "$0")" != "$(dirname "$DIR")" ] || rm -rf "$(dirname "$0")"
   ;;
 esac

@@ -51,6 +51,7 @@ case $1 in
 install)
   has_libaio || debian libaio1
   command -v unzip >/dev/null || debian unzip
+  [ -e "$JAR" ] || command -v mvn >/dev/null || debian maven
   [ -e "$JAR" ] || mvn -q -B dependency:get -Dartifact=com.facebook.presto:$ARTIFACT:$VERSION -Dtransitive=false
   ;;
 find)
@@ -71,6 +72,8 @@ serve)
   done
   kill -9 $server 2>/dev/null || true
   wait $server 2>/dev/null || true
-  rm -rf "$(dirname "$DIR")"
+  rm -rf "$DIR"
+  # A copy that lies beside it, in a folder made for both, goes too.
+  [ "$(dirname "$0")" != "$(dirname "$DIR")" ] || rm -rf "$(dirname "$0")"
   ;;
 esac

@@ -67,7 +67,9 @@ serve() {
     echo ok
   done
   as_owner "$BIN/pg_ctl" -D "$DIR/data" -m immediate -w stop >/dev/null 2>&1 || true
-  rm -rf "$DIR" "$(dirname "$0")"
+  rm -rf "$DIR"
+  # A copy that lies beside it, in a folder made for both, goes too.
+  [ "$(dirname "$0")" != "$(dirname "$DIR")" ] || rm -rf "$(dirname "$0")"
 }
 
 case ${1:-} in
