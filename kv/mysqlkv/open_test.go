@@ -75,6 +75,47 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// A server that becomes read-only, as the primary of before a failover does, is left, and asked again until somebody writes.
+func TestServerBecomesReadOnly(t *testing.T) {
+	for _, kind := range killable() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := testenv.StartMySQL(t, kind)
+			address, database := parts(server.Database(t))
+			// root may write in spite of read_only.
+			exec(t, server, "CREATE USER abide", fmt.Sprintf("GRANT ALL ON %s.* TO abide", database))
+			s := openStore(t, Options{URL: "mysql://abide@" + address + "/" + database, Now: time.Now})
+			defer s.Close()
+			exec(t, server, "SET GLOBAL read_only=1")
+			before := s.Stats().Connects
+			if _, err := s.Update(context.Background(), kv.Hints{}, counting("a")); !errors.Is(err, kv.ErrUnavailable) {
+				t.Errorf("on a server that has become read-only: %v", err)
+			}
+			if s.Writable() == nil {
+				t.Error("the store calls itself writable")
+			}
+			if err := testenv.Eventually(10*time.Second, func() error {
+				if s.Stats().Connects == before {
+					return errors.New("the store stays with the server that has become read-only")
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+			exec(t, server, "SET GLOBAL read_only=0")
+			if err := testenv.Eventually(10*time.Second, s.Writable); err != nil {
+				t.Error(err)
+			}
+			if o := addOnce(t, s, "b"); o != kv.OutcomeCommitted {
+				t.Errorf("the outcome is %v", o)
+			}
+			if got := s.Stats().Failures["read-only"]; got == 0 {
+				t.Errorf("failures by cause: %v", s.Stats().Failures)
+			}
+		})
+	}
+}
+
 // A server whose settings lose commits is refused, unless that is accepted, and then the store says so.
 func TestWeakServer(t *testing.T) {
 	settings := map[string][]string{

@@ -214,6 +214,7 @@ func (w *writer) commit(c batch.Commit) error {
 	case errors.Is(identity(err), kv.ErrConflict) || isReadOnly(err):
 		// A lock timeout ends only its statement.
 		w.rollback()
+		w.leave(err)
 		return failure("commit", err)
 	}
 	return w.findOut(c.Sequence, err)
@@ -293,6 +294,13 @@ func (w *writer) hangUp() {
 	}
 }
 
+// leave gives up the session of a server that has become read-only: the address may lead to its successor by now.
+func (w *writer) leave(err error) {
+	if isReadOnly(err) {
+		w.hangUp()
+	}
+}
+
 func (w *writer) clock() time.Time {
 	if w.now == nil {
 		return time.Time{}
@@ -334,5 +342,6 @@ func (w *writer) probe() error {
 	if w.session.lost {
 		w.hangUp()
 	}
+	w.leave(err)
 	return failure("probe", err)
 }
