@@ -15,7 +15,7 @@
 //     never a batch apart.
 //   - Limits of the contract are enforced here, alike for all engines, and fail the one closure only.
 //
-// An engine brings a Driver. With Options.Synchronous there is no goroutine and no waiting: Update runs the
+// An engine brings a Driver, or, if its reads are round trips, a Remote. With Options.Synchronous there is no goroutine and no waiting: Update runs the
 // closure, commits, signals and returns, so that a simulator can drive a whole server in one goroutine.
 package batch
 

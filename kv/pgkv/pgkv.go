@@ -94,7 +94,6 @@ type Store struct {
 	*batch.Store
 	writer     *writer
 	readers    *readers
-	listener   *listener
 	durability string
 }
 
@@ -150,7 +149,7 @@ func start(s *shared, listen *pgconn.Config, found inspected, opt Options) *Stor
 	w.resolveWithin.Store(int64(resolveTimeout))
 	r := &remote{writer: w, readers: newReaders(s, opt.Readers)}
 	r.listener = &listener{shared: s, config: listen, self: w.id}
-	store := &Store{writer: w, readers: r.readers, listener: r.listener, durability: found.durability}
+	store := &Store{writer: w, readers: r.readers, durability: found.durability}
 	store.Store = batch.NewRemote(r, batch.Options{
 		Name:        storeName,
 		Incarnation: found.format.incarnation,

@@ -23,7 +23,7 @@ type Latency struct {
 // Stats count since the store was opened, but for what is said to be so now.
 type Stats struct {
 	batch.Stats
-	// Commits times the round trip that ends a physical transaction with writes; with it go the finding out of what
+	// CommitLatency times the round trip that ends a physical transaction with writes; with it go the finding out of what
 	// became of lost ones.
 	CommitLatency Latency
 	// LockWait times a physical transaction from its begin to the lock, one round trip included.
