@@ -79,16 +79,23 @@ type life struct {
 	moved bool
 }
 
-// begin opens the file. A process that dies while it opens the engine is a life without one.
-func begin(t *testing.T, path string, clock *wall, dieAt int) *life {
+// openFile opens a store that the end of the test closes.
+func openFile(t *testing.T, path string) kv.Store {
 	t.Helper()
 	s, err := sqlitekv.Open(sqlitekv.Options{Path: path, Keys: keyspace.Register()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// begin starts a server on a store. A process that dies while it opens the engine is a life without one.
+func begin(t *testing.T, s kv.Store, id string, clock *wall, dieAt int) *life {
+	t.Helper()
+	var err error
 	l := &life{t: t, store: &mortal{Store: s, dieAt: dieAt}, clock: clock, layout: keyspace.Layout{Shards: 1}}
-	l.engine, err = engine.Open(context.Background(), l.store, engine.Options{Source: clock, Log: slog.New(slog.DiscardHandler)})
+	l.engine, err = engine.Open(context.Background(), l.store, engine.Options{ServerID: id, Source: clock, Log: slog.New(slog.DiscardHandler)})
 	if err != nil && !l.store.dead() {
 		t.Fatal(err)
 	}
@@ -311,7 +318,7 @@ func remains(t *testing.T, path string) (copied string) {
 // same.
 func TestAProcessDiesAfterEveryTransaction(t *testing.T) {
 	t.Parallel()
-	whole := begin(t, filepath.Join(t.TempDir(), "x.db"), &wall{}, 0)
+	whole := begin(t, openFile(t, filepath.Join(t.TempDir(), "x.db")), "server", &wall{}, 0)
 	whole.live()
 	want := whole.result()
 	if !strings.Contains(want, root+" resolved") || strings.Count(want, "\n") < 8 {
@@ -321,12 +328,12 @@ func TestAProcessDiesAfterEveryTransaction(t *testing.T) {
 		t.Run(fmt.Sprint(dieAt), func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "x.db")
-			first := begin(t, path, &wall{}, dieAt)
+			first := begin(t, openFile(t, path), "server", &wall{}, dieAt)
 			first.live()
 			if !first.store.dead() {
 				t.Error("the process has not died")
 			}
-			second := begin(t, remains(t, path), first.clock, 0)
+			second := begin(t, openFile(t, remains(t, path)), "server", first.clock, 0)
 			second.live()
 			if got := second.result(); got != want {
 				t.Errorf("the end is\n%s\nwant\n%s", got, want)

@@ -59,6 +59,7 @@ find)
   ;;
 serve)
   DIR=$2 PORT=$3 DIST=$4/mysql
+  trap '' INT TERM HUP # what interrupts a whole group of processes must leave somebody to end the server
   mkdir -p "$DIR"
   template "$4" 2>"$DIR/log"
   cp -r --sparse=always "$4/mysql-data" "$DIR/data"

@@ -53,6 +53,7 @@ slay() {
 
 serve() {
   DIR=$1 PORT=$2 BIN=$3
+  trap '' INT TERM HUP # what interrupts a whole group of processes must leave somebody to end the server
   mkdir -p "$DIR"
   [ "$(id -u)" = 0 ] && chown -R postgres "$DIR"
   as_owner "$BIN/initdb" --no-sync -D "$DIR/data" -U postgres -A trust -E UTF8 --locale=C >"$DIR/init.log" 2>&1
