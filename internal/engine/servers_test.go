@@ -423,3 +423,30 @@ func TestEmptyHeartbeatAcrossServers(t *testing.T) {
 		t.Error("an empty heartbeat does not vouch for a claim from after that")
 	}
 }
+
+// A server that renews its lease at the last moment, after another has found it dead and before that has removed its
+// row, keeps it.
+func TestLateRenewalIsNotBuried(t *testing.T) {
+	f := newFleet(t, 2)
+	a, b := f.nodes[0], f.nodes[1]
+	for range 44 { // just past its lease
+		for _, n := range f.nodes {
+			n.clock.advance(250 * time.Millisecond)
+		}
+		if err := a.lookAround(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dead := a.members.observer.Dead(a.mono())
+	if len(dead) != 1 || dead[0].ID != "server1" {
+		t.Fatalf("dead: %+v", dead)
+	}
+	b.look(t)
+	if err := a.bury(context.Background(), dead[0]); err != nil {
+		t.Fatal(err)
+	}
+	if f.get(keyspace.MemberKey("server1")) == nil {
+		t.Error("the row of a server that has renewed its lease is gone")
+	}
+	f.passAll()
+}
