@@ -96,6 +96,31 @@ func TestOpenRefuses(t *testing.T) {
 	})
 }
 
+// A newer server has changed the format while this one runs: it stops writing, and says why.
+func TestFormatChangesMeanwhile(t *testing.T) {
+	server := testenv.Postgres(t, newest)
+	s := open(t, pgkv.Options{URL: server})
+	var l ledger
+	if err := l.run(s); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, server, `CREATE TABLE before AS SELECT * FROM abide.kv; UPDATE abide.kv SET v = '\x000000630000006300000001' WHERE k = '\xff66'`)
+	if err := l.run(s); !errors.Is(err, kv.ErrUnavailable) || !strings.Contains(err.Error(), "format 99") {
+		t.Errorf("a write: %v", err)
+	}
+	if err := s.Writable(); err == nil {
+		t.Error("the store says that it can write")
+	}
+	mustExec(t, server, `UPDATE abide.kv SET v = before.v FROM before WHERE before.k = kv.k AND kv.k = '\xff66'`)
+	if err := testenv.Eventually(10*time.Second, s.Writable); err != nil {
+		t.Error(err)
+	}
+	if err := l.run(s); err != nil {
+		t.Error(err)
+	}
+	l.check(t, s, s)
+}
+
 // A standby cannot be written: writes are refused, reads are answered.
 func TestReadOnlyServer(t *testing.T) {
 	server := testenv.Postgres(t, oldest)

@@ -103,11 +103,9 @@ func (w *writer) lock(ctx context.Context, f *batch.Fetch) (uint64, error) {
 			w.began, err = int8Value(values[2])
 			return err
 		}})
-	own := batch.Fetch{}
-	if w.pending != nil {
-		own.Gets = [][]byte{writerKey(w.id)}
-		calls = w.conn.fetchCalls(calls, &own)
-	}
+	// The format too: a newer server may have changed it since this one opened the store.
+	own := batch.Fetch{Gets: [][]byte{formatKey, writerKey(w.id)}}
+	calls = w.conn.fetchCalls(calls, &own)
 	w.stats.trips.Add(1)
 	if _, err := w.conn.do(ctx, w.conn.fetchCalls(calls, f)); err != nil {
 		return 0, err
@@ -115,8 +113,11 @@ func (w *writer) lock(ctx context.Context, f *batch.Fetch) (uint64, error) {
 	if err := w.check(found, w.seen.Load()); err != nil {
 		return 0, err
 	}
+	if _, err := parseFormat(own.Values[0]); err != nil {
+		return 0, &kv.Error{Is: kv.ErrUnavailable, Store: storeName, Op: "begin", Err: err}
+	}
 	if w.pending != nil {
-		w.decide(own.Values[0])
+		w.decide(own.Values[1])
 	}
 	w.observe(found.sequence)
 	return found.sequence, nil
