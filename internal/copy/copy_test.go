@@ -178,7 +178,7 @@ func (b *breaking) Import(ctx context.Context, step kv.Import) error {
 
 // TestCopyGoesOn breaks a copy off at every step and goes on.
 func TestCopyGoesOn(t *testing.T) {
-	from := filled(t, 1500)
+	from := filled(t, 500)
 	content := survey(t, from)
 	broken := errors.New("broken off")
 	for n := 1; ; n++ {
@@ -186,7 +186,7 @@ func TestCopyGoesOn(t *testing.T) {
 		to := &breaking{memory, n, func(kv.Import) error { return broken }}
 		resumed, err := copy.Fill(t.Context(), from, to, content, noRise, nil)
 		if err == nil {
-			if n < 8 {
+			if n < 6 {
 				t.Errorf("only %d steps: the test shows little", n)
 			}
 			return
