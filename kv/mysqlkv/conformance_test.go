@@ -14,7 +14,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	for _, kind := range testenv.MySQLKinds {
+	for _, kind := range kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			testConformance(t, kind)

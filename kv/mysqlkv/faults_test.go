@@ -24,9 +24,9 @@ func long(n, many int) int {
 	return n
 }
 
-// killable are the kinds for tests with a server of their own, which takes seconds to start: all of them where engines
-// are required, or the tests are long.
-func killable() []string {
+// kinds are the servers that most tests run on: all where engines are required, or the tests are long. Where a person
+// waits, one is enough.
+func kinds() []string {
 	if os.Getenv("ABIDE_LONG") == "1" || os.Getenv("ABIDE_REQUIRE_ENGINES") == "1" {
 		return testenv.MySQLKinds
 	}
@@ -36,7 +36,7 @@ func killable() []string {
 // Cuts before a commit, after it, and between it and its answer: whoever hears something hears the truth, and nothing
 // is applied twice.
 func TestLostAnswers(t *testing.T) {
-	for _, kind := range testenv.MySQLKinds {
+	for _, kind := range kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			proxy, url := throughProxy(t, testenv.MySQL(t, kind))
@@ -257,16 +257,26 @@ func TestFailover(t *testing.T) {
 		}
 	}
 	back()
-	exec("UPDATE "+a+"."+table+" SET v="+row(b, format)+" WHERE k="+format, "RENAME TABLE "+a+"."+table+" TO "+a+".away",
+	exec("UPDATE " + a + "." + table + " SET v=" + row(b, format) + " WHERE k=" + format)
+	if _, err := s.Update(context.Background(), kv.Hints{}, counting("another store")); !errors.Is(err, kv.ErrUnavailable) {
+		t.Errorf("another store: %v", err)
+	}
+	exec("RENAME TABLE "+a+"."+table+" TO "+a+".away",
 		"CREATE TABLE "+a+"."+table+" LIKE "+a+".away")
 	refused("no store")
 	exec("DROP TABLE "+a+"."+table, "RENAME TABLE "+a+".away TO "+a+"."+table)
-	s.engine.turn.Lock() // a session that is there is not asked again whose store it is
-	s.engine.hangUp()
-	s.engine.turn.Unlock()
-	_, err := s.Update(context.Background(), kv.Hints{}, counting("another store"))
-	if !errors.Is(err, kv.ErrUnavailable) {
-		t.Errorf("another store: %v", err)
+	f := s.engine.format
+	f.version, f.minReader = formatVersion+1, formatVersion+1
+	newer := fmt.Sprintf("x'%x'", f.encode())
+	exec("UPDATE " + a + "." + table + " SET v=" + newer + " WHERE k=" + format)
+	if err := testenv.Eventually(10*time.Second, func() error {
+		_, err := s.Update(context.Background(), kv.Hints{}, counting("a newer format"))
+		if !errors.Is(err, kv.ErrUnavailable) || !errors.Is(err, ErrFormat) {
+			return fmt.Errorf("a newer format: %w", err)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 	exec("UPDATE " + a + "." + table + " SET v=(SELECT v FROM " + c + ".kept WHERE k=" + format + ") WHERE k=" + format)
 	back()
@@ -278,7 +288,7 @@ func TestVanishedWriter(t *testing.T) {
 	if os.Getenv("ABIDE_LONG") != "1" {
 		t.Skip("it waits until the database gives a session up; ABIDE_LONG=1 runs it")
 	}
-	for _, kind := range testenv.MySQLKinds {
+	for _, kind := range kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			url := testenv.MySQL(t, kind)

@@ -14,9 +14,11 @@ import (
 // What another server has committed is made durable before it is shown, where the database shows it early; once, and not
 // for this server's own commits.
 func TestForeignCommitsAreFlushed(t *testing.T) {
-	for kind, want := range map[string]uint64{testenv.MariaDB10: 1, testenv.MySQL8: 0} {
+	wants := map[string]uint64{testenv.MariaDB10: 1, testenv.MySQL8: 0} // which has a binary log
+	for _, kind := range kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
+			want := wants[kind]
 			url := testenv.MySQL(t, kind)
 			a, b := openStore(t, Options{URL: url, Now: time.Now}), openStore(t, Options{URL: url, Now: time.Now})
 			defer a.Close()

@@ -15,7 +15,7 @@ import (
 
 // Reads go by the key in a table of a few rows, and everything does in one that has just grown and that nobody has analysed.
 func TestPlans(t *testing.T) {
-	for _, kind := range testenv.MySQLKinds {
+	for _, kind := range kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, Options{URL: testenv.MySQL(t, kind)})

@@ -182,26 +182,26 @@ func (s *session) checkTable() error {
 	return nil
 }
 
-// recognise reads the store's format on a new session, and refuses another store than want: a failover may have led to a
-// database that is empty, or another one.
-func (s *session) recognise(want *format, importing uint32) error {
-	values, err := s.getOwn(formatKey)
-	switch {
-	case number(err) == errNoTable, err == nil && values[0] == nil:
-		return unavailable("connect", "the database that answers holds no store: it is not the one that was opened")
-	case err != nil:
-		return failure("connect", err)
+// recognise holds a format row against the store that was opened: a failover may have led to a database that is empty, or
+// another one; a newer server may have changed the format.
+func (c *connector) recognise(op string, row []byte) error {
+	want := c.store.Load()
+	if want == nil {
+		return nil // it is being opened
 	}
-	f, err := decodeFormat(values[0])
+	if row == nil {
+		return unavailable(op, "the database that answers holds no store: it is not the one that was opened")
+	}
+	f, err := decodeFormat(row)
 	switch {
 	case errors.Is(err, ErrFormat):
-		return &kv.Error{Is: kv.ErrUnavailable, Store: storeName, Op: "connect", Err: err}
+		return &kv.Error{Is: kv.ErrUnavailable, Store: storeName, Op: op, Err: err}
 	case err != nil:
 		return err
 	case f.id != want.id:
-		return unavailable("connect", "the database that answers holds another store than the one that was opened")
-	case f.incarnation != want.incarnation && f.incarnation != importing:
-		return unavailable("connect", "the store was restored or copied meanwhile: restart this server")
+		return unavailable(op, "the database that answers holds another store than the one that was opened")
+	case f.incarnation != want.incarnation && f.incarnation != c.importing.Load():
+		return unavailable(op, "the store was restored or copied meanwhile: restart this server")
 	}
 	return nil
 }

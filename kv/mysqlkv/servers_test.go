@@ -140,7 +140,7 @@ func (f *fleet) run(writers int, stop func(n int) bool) {
 }
 
 func TestServersShareOneOrder(t *testing.T) {
-	for _, kind := range testenv.MySQLKinds {
+	for _, kind := range kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t, testenv.MySQL(t, kind), 3)
@@ -165,7 +165,7 @@ func TestServersShareOneOrder(t *testing.T) {
 // A server of the database that is killed under load loses nothing that was acknowledged, nor anything that a reader was
 // shown, and everybody goes on by themselves.
 func TestKilledServer(t *testing.T) {
-	for _, kind := range killable() {
+	for _, kind := range kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := testenv.StartMySQL(t, kind)

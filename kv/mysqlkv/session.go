@@ -82,8 +82,11 @@ func (c *connector) dial(ctx context.Context, r role) (*session, error) {
 		c.weak.Store(&s.server.weak)
 		err = s.server.check(c.accept, r)
 	}
-	if want := c.store.Load(); err == nil && want != nil {
-		err = s.recognise(want, c.importing.Load())
+	if err == nil && c.store.Load() != nil {
+		var rows [][]byte
+		if rows, err = s.getOwn(formatKey); err == nil || number(err) == errNoTable {
+			err = c.recognise("connect", rows[0])
+		}
 	}
 	if err != nil {
 		c.stats.failed(err)

@@ -111,10 +111,16 @@ func (w *writer) lock(f *batch.Fetch) (uint64, error) {
 		sequence, err = decodeSequence(column(row, 0))
 		return err
 	})
+	own := &batch.Fetch{Gets: [][]byte{formatKey}}
+	script.fetch(own)
 	script.fetch(f)
-	switch err := w.session.send(script); {
-	case err != nil:
+	if err := w.session.send(script); err != nil {
 		return 0, err
+	}
+	if err := w.connector.recognise("begin", own.Values[0]); err != nil {
+		return 0, err
+	}
+	switch {
 	case !found:
 		return 0, unavailable("begin", "the database that answers has no commit counter: it is not the store that was opened")
 	case sequence < w.horizon.at():
