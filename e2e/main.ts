@@ -5,16 +5,21 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Child } from "./harness/processes.ts";
 import { PATIENCE, type Report } from "./harness/scenarios.ts";
+import { kinds } from "./harness/storage.ts";
 
-const usage = `usage: e2e/run [--suite NAME]... [--only PATTERN] [--seed N] [--kills SERVER,WORKER,BOTH] [--transfers N]
+const usage = `usage: e2e/run [--suite NAME]... [--storage KIND[=URL]]... [--only PATTERN] [--seed N] [--kills N | SERVER,WORKER,BOTH[,DATABASE]]
+               [--transfers N] [--for TIME] [--out FOLDER]
 
   --suite      run only this suite (repeatable): typescript-0.11.4, typescript-0.11.5, python-0.7.4, python-0.8.1,
-               server, examples, kill, soak (which runs only when it is named)
+               server, examples, kill, cluster (not on sqlite); and those that run only when they are named: hello, soak
+  --storage    what the servers keep their data in (repeatable, one after the other): sqlite (default), postgres-15, postgres-18,
+               mariadb-10.11, mysql-8.0. Without a URL each suite starts a database server of its own and may kill it
   --only       run only the scenarios whose name matches the regular expression
   --seed       seed of the kill tests (printed by each run; random without it)
-  --kills      how often to kill the server, the worker and both (default 15,10,5; the long run is 50,50,50)
-  --transfers  money transfers in flight during the kill tests (default 100)
-  --for        how long the soak lasts: 90s, 30m, 2h (default 60s)
+  --kills      how often to kill the server, the worker, both, and the database (default 15,10,5,20; the long run is
+               50,50,50,20); one number: so often the database and as often the others in turn, all in one go
+  --transfers  money transfers in flight during the kill tests (default 100; with one number of kills 25)
+  --for        how long the soak lasts, and the random kills of the cluster: 90s, 30m, 2h (default 60s)
   --out        folder for the soak's samples.csv and result.json (default e2e/.soak)
   --help       print this and do nothing`;
 
@@ -28,6 +33,8 @@ interface Suite {
   /** A suite that has not ended by then is killed and failed. */
   timeoutMs: number;
   onlyWhenNamed?: boolean;
+  /** It is about several servers, which SQLite does not have. */
+  notOnFile?: boolean;
 }
 
 interface Tally {
@@ -47,16 +54,18 @@ function options() {
         suite: { type: "string", multiple: true, default: [] },
         only: { type: "string", default: "" },
         seed: { type: "string", default: `${Math.floor(Math.random() * 2 ** 31)}` },
-        kills: { type: "string", default: "15,10,5" },
-        transfers: { type: "string", default: "100" },
+        storage: { type: "string", multiple: true, default: ["sqlite"] },
+        kills: { type: "string", default: "15,10,5,20" },
+        transfers: { type: "string", default: "" },
         for: { type: "string", default: "60s" },
         out: { type: "string", default: file(".soak") },
         help: { type: "boolean", default: false },
       },
     });
     new RegExp(values.only);
-    if (!/^\d+,\d+,\d+$/.test(values.kills)) throw new Error("--kills wants three whole numbers: SERVER,WORKER,BOTH");
-    for (const name of ["seed", "transfers"] as const) if (!/^\d+$/.test(values[name])) throw new Error(`--${name} wants a whole number`);
+    for (const storage of values.storage) checkStorage(storage);
+    if (!/^\d+(,\d+,\d+(,\d+)?)?$/.test(values.kills)) throw new Error("--kills wants one whole number, or SERVER,WORKER,BOTH, or SERVER,WORKER,BOTH,DATABASE");
+    for (const name of ["seed", "transfers"] as const) if (!/^\d+$/.test(values[name] || "1")) throw new Error(`--${name} wants a whole number`);
     const soak = /^[1-9]\d{0,5}[smh]$/.test(values.for) ? inSeconds(values.for) : 0;
     if (soak < SOAK_SECONDS_MIN || soak > SOAK_SECONDS_MAX) throw new Error("--for wants a time such as 90s, 30m or 2h: from 40 seconds to a week");
     if (!values.help) return values;
@@ -66,6 +75,13 @@ function options() {
     console.error(`${error instanceof Error ? error.message : error}\n\n${usage}`);
     process.exit(2);
   }
+}
+
+function checkStorage(storage: string): void {
+  const [name = "", url] = storage.split(/=(.*)/s);
+  const kind = kinds[name];
+  if (kind === undefined) throw new Error(`--storage wants one of ${Object.keys(kinds).join(", ")}, and perhaps =URL; not ${storage}`);
+  if (url !== undefined && (kind.engine === "sqlite" || !new RegExp(`^${kind.engine}(ql)?://`).test(url))) throw new Error(`--storage ${name} cannot be at ${url}`);
 }
 
 /** The seconds of a time such as 30m. */
@@ -90,7 +106,15 @@ function suites({ only, seed, kills, transfers, for: time, out }: ReturnType<typ
     })),
     { name: "server", command: node, args: [file("server", "suite.ts"), only], timeoutMs: 120_000 },
     { name: "examples", command: node, args: [file("examples", "suite.ts"), only], timeoutMs: 120_000 },
-    { name: "kill", command: node, args: [file("kill", "suite.ts"), only, seed, kills, transfers], timeoutMs: 1_800_000 },
+    { name: "hello", command: node, args: [file("hello", "suite.ts"), only], timeoutMs: 180_000, onlyWhenNamed: true },
+    { name: "kill", command: node, args: [file("kill", "suite.ts"), only, seed, kills, transfers], timeoutMs: 2_400_000 },
+    {
+      name: "cluster",
+      command: node,
+      args: [file("cluster", "suite.ts"), only, seed, `${soakSeconds}`],
+      timeoutMs: 2 * soakSeconds * 1000 + 720_000,
+      notOnFile: true,
+    },
     {
       name: "soak",
       command: node,
@@ -102,27 +126,30 @@ function suites({ only, seed, kills, transfers, for: time, out }: ReturnType<typ
 }
 
 /** Runs one suite to its end and prints its scenarios as they end. */
-async function runSuite(suite: Suite, tally: Tally): Promise<void> {
+async function runSuite(suite: Suite, storage: string, tally: Tally): Promise<void> {
+  const [kind = ""] = storage.split("=");
+  const shown = kind === "sqlite" ? suite.name : `${kind}  ${suite.name}`;
   let open: string | undefined;
   let done = false;
   const fail = (scenario: string, error: string, log: string[]) => {
     tally.failed++;
-    console.log(`FAIL  ${suite.name}  ${scenario}\n${indent(error)}`);
+    console.log(`FAIL  ${shown}  ${scenario}\n${indent(error)}`);
     if (log.length > 0) console.log(`      --- last lines of the log ---\n${indent(log.join("\n"))}`);
   };
   const child = new Child(suite.command, suite.args, {
     tidiesUp: true,
+    env: { E2E_STORAGE: storage },
     onMessage: (message) => {
       const told = message as Report;
       if (told.report === "begin") open = told.scenario;
-      else if (told.report === "note") console.log(`      ${suite.name}  ${told.line}`);
-      else if (told.report === "skip") tally.skipped.push(`${suite.name}: ${told.reason}`);
+      else if (told.report === "note") console.log(`      ${shown}  ${told.line}`);
+      else if (told.report === "skip") tally.skipped.push(`${shown}: ${told.reason}`);
       else if (told.report === "done") done = true;
       else {
         open = undefined;
         if (told.error !== undefined) return fail(told.scenario, told.error, told.log ?? []);
         tally.passed++;
-        console.log(`ok    ${suite.name}  ${told.scenario} (${told.durationMs} ms)`);
+        console.log(`ok    ${shown}  ${told.scenario} (${told.durationMs} ms)`);
       }
     },
   });
@@ -150,14 +177,18 @@ if (unknown.length > 0) {
   console.error(`there is no suite ${unknown.join(", ")}\n\n${usage}`);
   process.exit(2);
 }
-const chosen = all.filter((suite) => (wanted.length === 0 && !suite.onlyWhenNamed) || wanted.includes(suite.name));
 const tally: Tally = { passed: 0, failed: 0, skipped: [] };
-// The suites of one language run side by side; the kill tests want the machine for themselves.
-const together = (prefix: string) => Promise.all(chosen.filter((suite) => suite.name.startsWith(prefix)).map((suite) => runSuite(suite, tally)));
-for (const prefix of ["typescript-", "python-", "server", "examples", "kill", "soak"]) await together(prefix);
+for (const storage of given.storage) {
+  const fits = (suite: Suite) => !suite.notOnFile || storage !== "sqlite";
+  const chosen = all.filter((suite) => fits(suite) && ((wanted.length === 0 && !suite.onlyWhenNamed) || wanted.includes(suite.name)));
+  // The suites of one language run side by side; the kill tests want the machine for themselves.
+  const together = (prefix: string) =>
+    Promise.all(chosen.filter((suite) => suite.name.startsWith(prefix)).map((suite) => runSuite(suite, storage, tally)));
+  for (const prefix of ["hello", "typescript-", "python-", "server", "examples", "kill", "cluster", "soak"]) await together(prefix);
+}
 for (const reason of tally.skipped) console.log(`skip  ${reason}`);
 if (tally.passed + tally.failed === 0 && tally.skipped.length === 0) {
-  console.error(`no scenario matches --only ${only}`);
+  console.error(wanted.includes("cluster") ? "the suite cluster needs --storage: SQLite has one server" : `no scenario matches --only ${only}`);
   process.exit(2);
 }
 console.log(`${tally.passed} passed, ${tally.failed} failed${tally.skipped.length > 0 ? `, ${tally.skipped.length} skipped` : ""}`);

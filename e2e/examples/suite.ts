@@ -4,10 +4,11 @@
 import { deepEqual, equal, match, ok } from "node:assert/strict";
 import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { temporaryFolder } from "../harness/places.ts";
 import { Child } from "../harness/processes.ts";
 import { Protocol } from "../harness/protocol.ts";
 import { finish, runScenarios } from "../harness/scenarios.ts";
-import { Server, temporaryFolder } from "../harness/server.ts";
+import { Server } from "../harness/server.ts";
 import { until } from "../harness/waiting.ts";
 
 const SCENARIO_MS_MAX = 60_000;

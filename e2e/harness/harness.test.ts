@@ -3,9 +3,9 @@
 import { deepEqual, equal, match, ok, rejects, throws } from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../kill/random.ts";
+import { freePort } from "./places.ts";
 import { Child } from "./processes.ts";
 import { decode, encode, NoAnswer, type PromiseRecord, Protocol } from "./protocol.ts";
-import { freePort } from "./server.ts";
 import { atMost, until } from "./waiting.ts";
 import { Witness } from "./witness.ts";
 

@@ -24,6 +24,8 @@ export interface ChildOptions {
   onLine?: (line: string) => void;
   /** The child loads this module too: on SIGTERM it kills what it started itself, which SIGKILL would leave behind. */
   tidiesUp?: boolean;
+  /** The child obeys lines, and tidies up and leaves when they end, as they do with this process: nobody kills it. */
+  obeysLines?: boolean;
 }
 
 /** A running child with the tail of its output. */
@@ -39,11 +41,12 @@ export class Child {
       cwd: options.cwd,
       detached: true,
       env: { ...process.env, ...options.env },
-      stdio: ["ignore", "pipe", "pipe", ...(options.onMessage ? (["ipc"] as const) : [])],
+      stdio: [options.obeysLines ? "pipe" : "ignore", "pipe", "pipe", ...(options.onMessage ? (["ipc"] as const) : [])],
     });
     const pid = this.process.pid;
     this.tidiesUp = options.tidiesUp ?? false;
-    if (pid !== undefined) groups.set(pid, this.tidiesUp ? "SIGTERM" : "SIGKILL");
+    if (pid !== undefined && !options.obeysLines) groups.set(pid, this.tidiesUp ? "SIGTERM" : "SIGKILL");
+    this.process.stdin?.on("error", () => {}); // it has ended, which whoever waits for its answer sees
     this.keepLines(this.process.stdout, options.onLine);
     this.keepLines(this.process.stderr);
     if (options.onMessage) this.process.on("message", options.onMessage);
@@ -66,6 +69,16 @@ export class Child {
 
   get running(): boolean {
     return this.process.pid !== undefined && this.process.exitCode === null && this.process.signalCode === null;
+  }
+
+  /** Tells a child that obeys lines something. */
+  tell(line: string): void {
+    this.process.stdin?.write(`${line}\n`);
+  }
+
+  /** Ends the lines of a child that obeys them. */
+  endLines(): void {
+    this.process.stdin?.end();
   }
 
   /** Signals the child alone. */

@@ -1,15 +1,14 @@
-// One Abide server on a data folder of its own, started, stopped, killed and started again.
+// One Abide server, on a store of its own or one that it shares, started, stopped, killed and started again.
 
-import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { execFileSync } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
-import { atExit, Child } from "./processes.ts";
+import { freePort } from "./places.ts";
+import { Child } from "./processes.ts";
+import { newStore, onFile, type Store } from "./storage.ts";
 import { atMost } from "./waiting.ts";
 
 /** How long a server may take until it answers /ready. */
-const START_MS_MAX = 15_000;
+const START_MS_MAX = 30_000;
 /** How long a server may take to leave after SIGTERM. */
 const STOP_MS_MAX = 15_000;
 
@@ -20,66 +19,52 @@ export function serverBinary(): string {
   return path;
 }
 
-/** A port of the loopback interface that nothing uses at this moment. */
-export async function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer();
-    probe.on("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      probe.close(() => (address !== null && typeof address === "object" ? resolve(address.port) : reject(new Error("no port"))));
-    });
-  });
-}
-
-/** A fresh folder that is removed when this process ends. */
-export function temporaryFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), "abide-e2e-"));
-  atExit(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
 export class Server {
   readonly url: string;
-  /** The database file of `abide serve`. */
-  readonly database: string;
+  readonly store: Store;
   private readonly port: number;
   private readonly args: string[];
   private child: Child | undefined;
   /** Output of the processes before the present one: a failure often begins there. */
   private earlierLines: string[] = [];
 
-  private constructor(port: number, database: string, args: string[]) {
+  private constructor(port: number, store: Store, args: string[]) {
     this.port = port;
     this.url = `http://127.0.0.1:${port}`;
-    this.database = database;
+    this.store = store;
     this.args = args;
   }
 
-  /** Starts `abide serve` on a free port and an empty database, with more arguments. */
-  static async start(more: string[] = []): Promise<Server> {
+  /** Starts `abide serve` on a free port and an empty store, or one that others use too, with more arguments. */
+  static async start(more: string[] = [], store?: Store): Promise<Server> {
     const port = await freePort();
-    const database = join(temporaryFolder(), "abide.db");
-    const args = ["serve", "--server-bind", "127.0.0.1", "--server-port", `${port}`, "--observability-metrics-port", "0",
-      "--storage-sqlite-path", database, ...more];
-    const server = new Server(port, database, args);
+    const on = store ?? (await newStore());
+    const args = ["serve", "--server-bind", "127.0.0.1", "--server-port", `${port}`, "--observability-metrics-port", "0", ...on.flags, ...more];
+    const server = new Server(port, on, args);
     await server.restart();
     return server;
   }
 
-  /** Starts `abide dev` on a free port and a database that it throws away. */
+  /** Starts `abide dev` on a free port and data that it or this process throws away. */
   static async startDev(): Promise<Server> {
     const port = await freePort();
-    const server = new Server(port, "", ["dev", "--ephemeral", "--server-port", `${port}`, "--observability-metrics-port", "0"]);
+    const store = await newStore();
+    const data = onFile ? ["--ephemeral"] : store.flags;
+    const server = new Server(port, store, ["dev", ...data, "--server-port", `${port}`, "--observability-metrics-port", "0"]);
     await server.restart();
     return server;
   }
 
-  /** Starts the server again on the same port and database, and waits until it is ready. */
+  /** Starts the server again on the same port and store, and waits until it is ready. */
   async restart(): Promise<void> {
     if (this.child) this.earlierLines = [...this.earlierLines, ...this.child.lines].slice(-200);
-    const child = new Child(serverBinary(), this.args);
-    this.child = child;
+    this.child = new Child(serverBinary(), this.args);
+    await this.untilReady();
+  }
+
+  /** Waits until the server that runs is ready. */
+  async untilReady(): Promise<void> {
+    const child = this.child!;
     const deadline = performance.now() + START_MS_MAX;
     while (!(await this.ready())) {
       if (!child.running) throw new Error(`the server ended while starting:\n${child.lines.join("\n")}`);
@@ -135,4 +120,9 @@ export class Server {
       return false;
     }
   }
+}
+
+/** Has `abide check` look at a store that no server uses any more, from its pages to the fold of its journal; throws what it finds. */
+export function checkStore(store: Store): void {
+  execFileSync(serverBinary(), ["check", "--replay", store.address], { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
 }

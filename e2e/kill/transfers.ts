@@ -4,7 +4,7 @@
 import { deepEqual, equal, ok } from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Order, Outcome } from "../../examples/typescript/workflow.ts";
-import { decode, encode, NoAnswer, type PromiseRecord, type Protocol } from "../harness/protocol.ts";
+import { decode, encode, type PromiseRecord, type Protocol } from "../harness/protocol.ts";
 import type { Dialect } from "../typescript/stage.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Random } from "./random.ts";
@@ -102,19 +102,11 @@ export class Transfers {
     }
   }
 
-  /** Repeats a harmless request until the server, which may be dead just now, has answered it. */
-  private async certainly(kind: string, data: object): Promise<any> {
-    for (;;) {
-      try {
-        const answer = await this.protocol.request(kind, data);
-        this.hear(kind, answer.status, answer.data);
-        if (answer.status === 200) return answer.data;
-        if (answer.status < 500) throw new Error(`${kind} was answered ${answer.status}: ${JSON.stringify(answer.data)}`);
-      } catch (error) {
-        if (!(error instanceof NoAnswer)) throw error;
-      }
-      await delay(50);
-    }
+  /** Repeats a harmless request until it is answered, and hears the answer. */
+  private async certainly(kind: string, data: object): Promise<void> {
+    const answer = await this.protocol.repeat(kind, data);
+    this.hear(kind, answer.status, answer.data);
+    if (answer.status !== 200) throw new Error(`${kind} was answered ${answer.status}: ${JSON.stringify(answer.data)}`);
   }
 
   /** Judges the end: every transfer came to what its order says, by the server's records and by the ledger. */

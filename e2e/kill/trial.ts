@@ -6,9 +6,10 @@ import { copyFileSync, existsSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { Child } from "../harness/processes.ts";
-import { Protocol } from "../harness/protocol.ts";
-import { report } from "../harness/scenarios.ts";
-import { type Server, temporaryFolder } from "../harness/server.ts";
+import { isOfAnOutage, Protocol } from "../harness/protocol.ts";
+import { PATIENCE, report } from "../harness/scenarios.ts";
+import { temporaryFolder } from "../harness/places.ts";
+import type { Store } from "../harness/storage.ts";
 import { atMost, until } from "../harness/waiting.ts";
 import { Witness } from "../harness/witness.ts";
 import type { Dialect } from "../typescript/stage.ts";
@@ -17,7 +18,7 @@ import type { Random } from "./random.ts";
 import { type Hear, opening, Transfers } from "./transfers.ts";
 
 /** How long the transfers may take to end once nobody is killed any more. */
-export const DRAIN_MS_MAX = 90_000;
+export const DRAIN_MS_MAX = 90_000 * PATIENCE;
 const READS_AT_ONCE = 16;
 
 /** Starts a worker that runs transfers for the server at a URL, with the ledger at another, and tells what it hears. */
@@ -35,10 +36,12 @@ export class Trial {
   readonly transfers: Transfers;
   /** Whether a worker got an answer since this was last set to false. */
   atWork = false;
-  private readonly url: string;
+  private readonly workerUrls: string[];
   private readonly dialect: Dialect;
   private readonly startWorkerAt: StartWorker;
   private readonly protocol: Protocol;
+  /** How many answers workers got. */
+  private workerAnswers = 0;
   private readonly witness = new Witness();
   private readonly ledger = new Ledger(opening);
   private readonly inFlight: number;
@@ -49,13 +52,15 @@ export class Trial {
   /** What was acknowledged since it was last read again. */
   private readonly unread = new Set<string>();
 
-  /** The URL is that of the server, or of a workspace on it, which nobody else uses. */
-  constructor(url: string, dialect: Dialect, startWorker: StartWorker, random: Random, inFlight: number) {
-    this.url = url;
+  /** URLs are those of a server, or of a workspace on it, which nobody else uses. Of several that share a store, the workers
+   * take turns, and the client has its own to ask. */
+  constructor(url: string | { workers: string[]; client: [string, ...string[]] }, dialect: Dialect, startWorker: StartWorker, random: Random, inFlight: number) {
+    const { workers, client } = typeof url === "string" ? { workers: [url], client: [url] as [string] } : url;
+    this.workerUrls = workers;
     this.dialect = dialect;
     this.startWorkerAt = startWorker;
     this.inFlight = inFlight;
-    this.protocol = new Protocol(url);
+    this.protocol = new Protocol(...client);
     this.transfers = new Transfers(this.protocol, (kind, status, data) => this.hear(kind, status, data), random, inFlight);
   }
 
@@ -86,8 +91,9 @@ export class Trial {
   }
 
   startWorker(n: number): void {
-    this.workers[n] = this.startWorkerAt(this.url, this.ledgerUrl, (answer) => {
+    this.workers[n] = this.startWorkerAt(this.workerUrls[n % this.workerUrls.length]!, this.ledgerUrl, (answer) => {
       this.atWork = true;
+      this.workerAnswers++;
       this.hear(...answer);
     });
   }
@@ -103,7 +109,7 @@ export class Trial {
     await inParallel(ids, async (id) => {
       const known = this.witness.promises.get(id);
       const before = known && { ...known };
-      const answer = await this.protocol.request("promise.get", { id });
+      const answer = await this.protocol.repeat("promise.get", { id });
       if (answer.status === 404) this.witness.object(`promise ${id} was acknowledged and is missing`);
       else if (answer.status === 200) this.witness.seePromise(answer.data.promise, before);
       else this.witness.object(`promise.get ${id} was answered ${answer.status}: ${JSON.stringify(answer.data)}`);
@@ -131,7 +137,8 @@ export class Trial {
     this.check();
     const calls = [...this.ledger.calls.values()];
     const repeated = calls.filter((n) => n > 1).length;
-    return `${this.transfers.orders.size} transfers, ${promises.length} promises, ${calls.length} postings of which ${repeated} were asked for again`;
+    const answers = [...this.protocol.answers.values()].reduce((sum, n) => sum + n, this.workerAnswers);
+    return `${answers} requests, ${this.transfers.orders.size} transfers, ${promises.length} promises, ${calls.length} postings of which ${repeated} were asked for again`;
   }
 
   /** Leaves everything as it is. */
@@ -143,6 +150,7 @@ export class Trial {
   /** Hears an answer that a worker or the client got: an acknowledgement that must hold from now on. */
   private hear(kind: string, status: number, data: any): void {
     this.witness.seeAnswer(kind, status, data);
+    if (status >= 500 && !isOfAnOutage(status, data)) this.witness.object(`${kind} was answered ${status}: ${JSON.stringify(data)}`);
     if (status !== 200) return;
     const promise = kind === "task.fence" ? data.action.data.promise : data.promise;
     if (promise?.id === undefined) return;
@@ -160,11 +168,12 @@ async function inParallel<T>(list: T[], act: (one: T) => Promise<void>): Promise
   await Promise.all(Array.from({ length: READS_AT_ONCE }, worker));
 }
 
-/** Checks a copy of the database that a dead server left: opening the file itself would do the recovery that a server must do. */
-export function checkDatabase(server: Server): void {
+/** Checks a copy of the data file that a dead server left: opening the file itself would do the recovery that a server must do. */
+export function checkFile({ file }: Store): void {
+  if (file === undefined) return; // a database server looks after its own
   const folder = temporaryFolder();
   for (const suffix of ["", "-wal"]) {
-    if (existsSync(server.database + suffix)) copyFileSync(server.database + suffix, join(folder, `copy.db${suffix}`));
+    if (existsSync(file + suffix)) copyFileSync(file + suffix, join(folder, `copy.db${suffix}`));
   }
   const database = new DatabaseSync(join(folder, "copy.db"));
   const rows = database.prepare("PRAGMA integrity_check").all();

@@ -4,12 +4,13 @@
 
 import "../harness/processes.ts"; // leaves when the test is gone
 import { deposit, transfer } from "../../examples/typescript/workflow.ts";
+import { PATIENCE } from "../harness/scenarios.ts";
 import { listenToAnswers } from "../harness/witness.ts";
 import type { Sdk } from "../typescript/stage.ts";
 import { LedgerBank } from "./ledger.ts";
 
-/** Short, so that the tasks of a killed worker go on soon. */
-const LEASE_MS = 2_000;
+/** Short, so that the tasks of a killed worker go on soon; not so short that a busy machine lets it lapse. */
+const LEASE_MS = 4_000 * PATIENCE;
 
 const [version = "", serverUrl = "", ledgerUrl = ""] = process.argv.slice(2);
 listenToAnswers(serverUrl, (...answer) => process.send?.(answer));

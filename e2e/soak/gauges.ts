@@ -65,7 +65,7 @@ export async function metricFigures(url: string): Promise<Pick<Sample, "heapByte
   }
 }
 
-/** The size of a file, NaN if it is not there. */
-export function fileBytes(path: string): number {
-  return statSync(path, { throwIfNoEntry: false })?.size ?? Number.NaN;
+/** The size of a file, NaN if there is none. */
+export function fileBytes(path: string | undefined): number {
+  return (path === undefined ? undefined : statSync(path, { throwIfNoEntry: false })?.size) ?? Number.NaN;
 }

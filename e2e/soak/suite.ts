@@ -4,15 +4,15 @@
 // SIGKILL at random moments. Once a second what the server takes and how far it lags goes into samples.csv. In the end
 // everything must have ended well, as in the kill tests, and nothing may surely grow; result.json holds the figures.
 
-import { execFileSync } from "node:child_process";
-import { appendFileSync, existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Child } from "../harness/processes.ts";
 import { type Cleanup, finish, PATIENCE, runScenarios } from "../harness/scenarios.ts";
-import { freePort, Server, serverBinary } from "../harness/server.ts";
+import { freePort } from "../harness/places.ts";
+import { checkStore, Server } from "../harness/server.ts";
 import { Random } from "../kill/random.ts";
-import { checkDatabase, DRAIN_MS_MAX, note, type StartWorker, Trial, typescriptWorker } from "../kill/trial.ts";
+import { checkFile, DRAIN_MS_MAX, note, type StartWorker, Trial, typescriptWorker } from "../kill/trial.ts";
 import { dialects } from "../typescript/stage.ts";
 import { csvHeader, csvLine, type Figure, figures, fileBytes, metricFigures, processFigures, type Sample } from "./gauges.ts";
 import { sureGrowth, type Trend, trend } from "./trend.ts";
@@ -83,8 +83,8 @@ class Soak {
     }
     for (const trial of this.trials) note(await trial.end());
     await this.server.stop();
-    checkDatabase(this.server);
-    execFileSync(serverBinary(), ["check", "--replay", this.server.database], { encoding: "utf8" });
+    checkFile(this.server.store);
+    checkStore(this.server.store);
     return this.judge();
   }
 
@@ -102,7 +102,7 @@ class Soak {
       await this.pause(wait);
       if (this.over || this.age > seconds - quietSeconds) return this.pause(seconds * 1000);
       await this.server.kill();
-      if (statSync(this.server.database).size <= CHECKED_BYTES_MAX) checkDatabase(this.server);
+      if (fileBytes(this.server.store.file) <= CHECKED_BYTES_MAX) checkFile(this.server.store);
       this.life++;
       await this.server.restart();
       for (const trial of this.trials) await trial.readAgain();
@@ -133,12 +133,13 @@ class Soak {
 
   private async sample(): Promise<void> {
     const every = seconds < 300 ? 10 : 60;
+    const { file } = this.server.store;
     for (let n = 1; !this.over; n++) {
       await delay(Math.max(0, n * 1000 - this.age * 1000));
       const life = this.life;
       const sample: Sample = {
         ...{ seconds: this.age, life, ...processFigures(this.server.pid), ...(await metricFigures(this.metricsUrl)) },
-        ...{ databaseBytes: fileBytes(this.server.database), logBytes: fileBytes(`${this.server.database}-wal`) },
+        ...{ databaseBytes: fileBytes(file), logBytes: fileBytes(file && `${file}-wal`) },
         oldestSeconds: Math.max(...this.trials.map((trial) => trial.transfers.oldestSeconds)),
         inFlight: this.trials.reduce((sum, trial) => sum + trial.transfers.open.size, 0),
         ended: this.trials.reduce((sum, trial) => sum + trial.transfers.ended, 0),
