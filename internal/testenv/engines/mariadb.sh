@@ -7,6 +7,8 @@
 #                                      Lines on standard input: kill (SIGKILL), start; each is answered with "ok".
 set -euo pipefail
 
+server= # its process
+
 start() {
   mariadbd --no-defaults --user="$(id -un)" --datadir="$DIR/data" --bind-address=127.0.0.1 --port="$PORT" --socket="$DIR/m.sock" \
     --pid-file="$DIR/m.pid" --innodb-log-file-size=48M --innodb-buffer-pool-size=256M --innodb-flush-log-at-trx-commit=1 \
@@ -30,6 +32,13 @@ template() {
   mv -T "$new" "$folder" 2>/dev/null || rm -rf "$new" # another process was first
 }
 
+end() {
+  if [ -n "$server" ]; then kill -9 "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; fi
+  rm -rf "$DIR"
+  # A copy that lies beside it, in a folder made for both, goes too.
+  [ "$(dirname "$0")" != "$(dirname "$DIR")" ] || rm -rf "$(dirname "$0")"
+}
+
 case $1 in
 install)
   command -v mariadbd >/dev/null && exit
@@ -43,6 +52,9 @@ serve)
   DIR=$2 PORT=$3
   trap '' INT TERM HUP # what interrupts a whole group of processes must leave somebody to end the server
   mkdir -p "$DIR"
+  # Whoever started this may be gone at any time, even before it hears that the server serves.
+  trap '' PIPE
+  trap end EXIT
   template "$4" 2>"$DIR/log"
   cp -r --sparse=always "$4/mariadb" "$DIR/data"
   start
@@ -53,10 +65,5 @@ serve)
     start) start; echo ok ;;
     esac
   done
-  kill -9 $server 2>/dev/null || true
-  wait $server 2>/dev/null || true
-  rm -rf "$DIR"
-  # A copy that lies beside it, in a folder made for both, goes too.
-  [ "$(dirname "$0")" != "$(dirname "$DIR")" ] || rm -rf "$(dirname "$0")"
   ;;
 esac
