@@ -16,12 +16,6 @@ import (
 	"abide/protocol"
 )
 
-// databases gives a test the URL of an empty database of each kind of engine.
-var databases = map[string]func(t testing.TB) string{
-	"postgres": func(t testing.TB) string { return testenv.Postgres(t, "15") },
-	"mariadb":  func(t testing.TB) string { return testenv.MySQL(t, testenv.MariaDB10) },
-}
-
 func serveOn(url string, more ...string) []string {
 	flag := "--storage-mysql-url"
 	if strings.HasPrefix(url, "postgres") {
@@ -33,9 +27,9 @@ func serveOn(url string, more ...string) []string {
 // TestServeOnDatabases serves, is stopped, and serves again, beside a second server.
 func TestServeOnDatabases(t *testing.T) {
 	t.Parallel()
-	for name, database := range databases {
-		t.Run(name, func(t *testing.T) {
-			url := database(t)
+	for _, kind := range testenv.Databases() {
+		t.Run(kind, func(t *testing.T) {
+			url := testenv.Database(t, kind)
 			for range 2 { // the first look makes no store that the second one finds
 				if r := runWith(nil, "check", url); r.code != exitFailure || !strings.Contains(r.stderr, "there is no table") {
 					t.Errorf("check of an empty database: %+v", r)
@@ -54,7 +48,7 @@ func TestServeOnDatabases(t *testing.T) {
 				t.Errorf("/ready: %d %q", status, body)
 			}
 			_, text := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
-			for _, want := range []string{`abide_store_info{durable="true",engine="` + map[string]string{"postgres": "postgres", "mariadb": "mysql"}[name] + `"} 1`,
+			for _, want := range []string{`abide_store_info{durable="true",engine="` + strings.SplitN(url, ":", 2)[0] + `"} 1`,
 				"abide_store_pool_connections_max 10", `abide_store_round_trips_total{of="write"}`} {
 				if !strings.Contains(text, "\n"+want) {
 					t.Errorf("not in the scrape: %s", want)
@@ -78,10 +72,7 @@ func TestServeOnDatabases(t *testing.T) {
 // TestCopyBetweenEngines goes round all of them and ends in a file that is like the first one.
 func TestCopyBetweenEngines(t *testing.T) {
 	t.Parallel()
-	var places []string
-	for _, name := range []string{"postgres", "mariadb"} {
-		places = append(places, databases[name](t))
-	}
+	places := []string{testenv.Postgres(t, "15"), testenv.MySQL(t, testenv.MariaDB10)}
 	from := usedFile(t)
 	first := copyJSON(t, exitOK, from, places[0])
 	if again := copyJSON(t, exitFailure, from, places[0]); !strings.Contains(again.Error, "not empty") {

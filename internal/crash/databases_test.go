@@ -15,11 +15,6 @@ import (
 
 // On a database a server that dies leaves its rows behind, and another one takes over without being told.
 
-// thorough reports whether a test runs on every database. Where a person waits, one of each protocol is enough.
-func thorough() bool { return long() || os.Getenv("ABIDE_REQUIRE_ENGINES") == "1" }
-
-func long() bool { return os.Getenv("ABIDE_LONG") != "" }
-
 // openDatabase opens the store at a URL. Nothing bounds its batches but their sizes, as on the file.
 func openDatabase(t *testing.T, url string) kv.Store {
 	t.Helper()
@@ -40,11 +35,7 @@ func openDatabase(t *testing.T, url string) kv.Store {
 // TestAServerOfADatabaseDiesAfterATransaction is TestAProcessDiesAfterEveryTransaction for every transaction in the
 // long variants, else for some. The dead server's connections stay, as those of a machine without power do.
 func TestAServerOfADatabaseDiesAfterATransaction(t *testing.T) {
-	kinds := []string{"postgres-15", testenv.MariaDB10}
-	if thorough() {
-		kinds = testenv.Databases()
-	}
-	for _, kind := range kinds {
+	for _, kind := range testenv.Databases() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			whole := begin(t, openDatabase(t, testenv.Database(t, kind)), "whole", &wall{}, 0)
@@ -54,7 +45,7 @@ func TestAServerOfADatabaseDiesAfterATransaction(t *testing.T) {
 				t.Fatalf("the workflow ends with\n%s", want)
 			}
 			step := 1
-			if !long() {
+			if os.Getenv("ABIDE_LONG") == "" {
 				step = whole.store.commits/5 + 1 // five deaths
 			}
 			for dieAt := 1; dieAt <= whole.store.commits; dieAt += step {

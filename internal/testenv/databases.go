@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,8 +10,13 @@ import (
 // postgresKind begins the name of a PostgreSQL among the Databases.
 const postgresKind = "postgres-"
 
-// Databases are all the database servers that tests run on, PostgreSQL's versions and MySQLKinds, as in postgres-15.
+// Databases are the database servers that a test runs on which wants the same of each, as in postgres-15: all of
+// PostgresVersions and MySQLKinds in the long variants (ABIDE_LONG) and where engines are required
+// (ABIDE_REQUIRE_ENGINES). Where a person waits, one of each protocol is enough.
 func Databases() []string {
+	if os.Getenv("ABIDE_LONG") == "" && os.Getenv("ABIDE_REQUIRE_ENGINES") != "1" {
+		return []string{postgresKind + PostgresVersions[0], MySQLKinds[0]}
+	}
 	var out []string
 	for _, version := range PostgresVersions {
 		out = append(out, postgresKind+version)
@@ -18,7 +24,7 @@ func Databases() []string {
 	return slices.Concat(out, MySQLKinds)
 }
 
-// Database is Postgres or MySQL: it gives a test an empty database of one of the Databases, and returns its URL.
+// Database gives a test an empty database of a kind of the Databases, and returns its URL: it is Postgres or MySQL.
 func Database(t testing.TB, kind string) string {
 	t.Helper()
 	if version, is := strings.CutPrefix(kind, postgresKind); is {

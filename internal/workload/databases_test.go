@@ -3,7 +3,6 @@ package workload
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,15 +18,6 @@ import (
 )
 
 // Every database keeps the promises that a file keeps: what is asked of a server on SQLite is asked of one on each.
-
-// databases are those that a test runs on: each in the long variants and where engines are required. Where a person
-// waits, one of each protocol is enough.
-func databases() []string {
-	if os.Getenv("ABIDE_LONG") != "" || os.Getenv("ABIDE_REQUIRE_ENGINES") == "1" {
-		return testenv.Databases()
-	}
-	return []string{"postgres-15", testenv.MariaDB10}
-}
 
 // openDatabase opens the store at a URL as the command does.
 func openDatabase(t *testing.T, url string) kv.Store {
@@ -46,7 +36,7 @@ func openDatabase(t *testing.T, url string) kv.Store {
 }
 
 func TestDifferentialOnDatabases(t *testing.T) {
-	for _, kind := range databases() {
+	for _, kind := range testenv.Databases() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel() // most of the time they wait for the disk
 			server, _ := startServerOver(t, openDatabase(t, testenv.Database(t, kind)), engine.Options{})
@@ -56,7 +46,7 @@ func TestDifferentialOnDatabases(t *testing.T) {
 }
 
 func TestLinearizableOnDatabases(t *testing.T) {
-	for _, kind := range databases() {
+	for _, kind := range testenv.Databases() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server, _ := startServerOver(t, openDatabase(t, testenv.Database(t, kind)), engine.Options{})
@@ -106,7 +96,7 @@ func startFleet(t *testing.T, kind string) *fleet {
 
 // TestLinearizableOnThreeServers has every client speak to all servers of a store.
 func TestLinearizableOnThreeServers(t *testing.T) {
-	for _, kind := range databases() {
+	for _, kind := range testenv.Databases() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			linearizable(t, startFleet(t, kind), seeds(t, long(3, 30)))
@@ -116,7 +106,7 @@ func TestLinearizableOnThreeServers(t *testing.T) {
 
 // TestDifferentialOnThreeServers asks three servers in turn what one model answers.
 func TestDifferentialOnThreeServers(t *testing.T) {
-	for _, kind := range databases() {
+	for _, kind := range testenv.Databases() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			differential(t, startFleet(t, kind), seeds(t, long(1, 30)), long(400, differentialRequests))
