@@ -4,6 +4,7 @@ import { freePort } from "../harness/places.ts";
 import { checkStore, Server } from "../harness/server.ts";
 import { newStore, type Store } from "../harness/storage.ts";
 import { until } from "../harness/waiting.ts";
+import { RETRY_SOON } from "../kill/trial.ts";
 
 /** How long a server is started again and again: it may end while its database is away. */
 const RESTART_MS_MAX = 60_000;
@@ -23,7 +24,7 @@ export class Trio {
   static async start(): Promise<Trio> {
     const store = await newStore();
     const ports = [await freePort(), await freePort(), await freePort()];
-    const start = (n: number) => Server.start(["--observability-metrics-port", `${ports[n]}`], store);
+    const start = (n: number) => Server.start(["--observability-metrics-port", `${ports[n]}`, ...RETRY_SOON], store);
     // One after the other: the first makes the tables.
     return new Trio(store, [await start(0), await start(1), await start(2)], ports);
   }

@@ -9,7 +9,7 @@ import { checkStore, Server } from "../harness/server.ts";
 import { databaseServer, onFile, unkillable } from "../harness/storage.ts";
 import { dialects } from "../typescript/stage.ts";
 import { Random } from "./random.ts";
-import { checkFile, DRAIN_MS_MAX, note, Trial, typescriptWorker } from "./trial.ts";
+import { checkFile, DRAIN_MS_MAX, note, RETRY_SOON, Trial, typescriptWorker } from "./trial.ts";
 
 /** The longest pause before a kill. */
 const PAUSE_MS_MAX = 1_500;
@@ -71,7 +71,7 @@ function scenario(version: string, victims: Victim[], offset: number): Scenario 
     name: `${kinds.join(", ")}, SDK ${version}, seed ${seed}`,
     timeoutMs: 120_000 + DRAIN_MS_MAX + victims.length * 5_000 + times("database") * 10_000,
     run: async (cleanup: Cleanup) => {
-      const server = await Server.start();
+      const server = await Server.start(times("database") > 0 ? RETRY_SOON : []);
       const random = new Random(seed + offset);
       const trial = new Trial(server.url, dialects[version]!, typescriptWorker(version), random, inFlight);
       cleanup(() => server.kill());

@@ -20,6 +20,8 @@ import { type Hear, opening, Transfers } from "./transfers.ts";
 /** How long the transfers may take to end once nobody is killed any more. */
 export const DRAIN_MS_MAX = 90_000 * PATIENCE;
 const READS_AT_ONCE = 16;
+/** For servers whose database is killed again and again: tasks that a worker could not claim meanwhile come again soon. */
+export const RETRY_SOON = ["--tasks-retry-timeout", "5s"];
 
 /** Starts a worker that runs transfers for the server at a URL, with the ledger at another, and tells what it hears. */
 export type StartWorker = (serverUrl: string, ledgerUrl: string, hear: (answer: Parameters<Hear>) => void) => Child;
