@@ -94,6 +94,15 @@ func (w *world) populate() {
 	}
 }
 
+// leaseTTL is the lease that workers ask for. Where clocks are apart, a server may end it as much earlier as they are: a
+// worker that renews it twice within its length would lose it over and over.
+func (w *world) leaseTTL() time.Duration {
+	if w.layout.skewed {
+		return leaseTTL + skewMax
+	}
+	return leaseTTL
+}
+
 // anyServer is the first server that is up; nil for none.
 func (w *world) anyServer() *server {
 	for _, s := range w.servers {

@@ -67,7 +67,7 @@ func (k *worker) receive(m deliver.Message) {
 		return
 	}
 	life := k.life
-	acquire := &protocol.TaskAcquire{ID: m.Task.ID, Version: m.Task.Version, PID: k.pid, TTL: leaseTTL.Milliseconds()}
+	acquire := &protocol.TaskAcquire{ID: m.Task.ID, Version: m.Task.Version, PID: k.pid, TTL: k.world.leaseTTL().Milliseconds()}
 	k.world.send(k.pid, acquire, func(reply protocol.Reply, ok bool) {
 		if claim, claimed := reply.Body.(protocol.ClaimBody); ok && claimed && k.life == life {
 			k.start(claim)
@@ -81,7 +81,7 @@ func (k *worker) invoke(create *protocol.PromiseCreate) {
 		return
 	}
 	life := k.life
-	req := &protocol.TaskCreate{PID: k.pid, TTL: leaseTTL.Milliseconds(), Action: *create}
+	req := &protocol.TaskCreate{PID: k.pid, TTL: k.world.leaseTTL().Milliseconds(), Action: *create}
 	k.world.send(k.pid, req, func(reply protocol.Reply, ok bool) {
 		claim, claimed := reply.Body.(protocol.ClaimBody)
 		if ok && claimed && k.life == life && claim.Task.State == protocol.TaskAcquired {
