@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,20 +22,31 @@ const (
 	writeTimeout = 60 * time.Second
 	// maxHeaderBytes is enough for tokens of every sort.
 	maxHeaderBytes = 64 << 10
+	// lingerTime is how long a stop leaves connections without a request open. A request that is just on its way on one
+	// gets an answer of a Handler that drains, which is to try again elsewhere; on a connection that is closed under it,
+	// its client would not know whether it was served.
+	lingerTime = 300 * time.Millisecond
+	// lingerLook is how often a stop looks whether any are left.
+	lingerLook = 10 * time.Millisecond
 )
 
 // Server is an http.Server that stops without waiting for connections on which nothing was ever sent: pools
 // of clients leave such, and net/http would give each of them five seconds.
 type Server struct {
 	*http.Server
-	mu     sync.Mutex
-	silent map[net.Conn]struct{}
+	linger time.Duration
+
+	mu        sync.Mutex
+	stopping  bool
+	listeners []net.Listener
+	silent    map[net.Conn]struct{}
+	kept      map[net.Conn]struct{} // have served a request and wait for the next
 }
 
 // NewServer returns an HTTP server for h with the timeouts that keep slow and silent clients from holding
 // it up. What net/http has to say about connections goes to log as debug messages: it is about clients.
 func NewServer(h http.Handler, log *slog.Logger) *Server {
-	s := &Server{silent: map[net.Conn]struct{}{}}
+	s := &Server{silent: map[net.Conn]struct{}{}, kept: map[net.Conn]struct{}{}, linger: lingerTime}
 	s.Server = &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
@@ -48,22 +60,82 @@ func NewServer(h http.Handler, log *slog.Logger) *Server {
 	return s
 }
 
-// noteState remembers which connections have not sent a byte yet.
+// noteState remembers which connections have not sent a byte yet, and which are between two requests.
 func (s *Server) noteState(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if state == http.StateNew {
+	delete(s.silent, c)
+	delete(s.kept, c)
+	switch state {
+	case http.StateNew:
 		s.silent[c] = struct{}{}
-	} else {
-		delete(s.silent, c)
+	case http.StateIdle:
+		s.kept[c] = struct{}{}
 	}
 }
 
-// Shutdown closes the listeners and the silent connections, and waits for the requests in flight until ctx
-// ends.
+// Serve is http.Server's, and returns http.ErrServerClosed once Shutdown has been called.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	s.listeners = append(s.listeners, l)
+	stopping := s.stopping
+	s.mu.Unlock()
+	if stopping {
+		return errors.Join(http.ErrServerClosed, l.Close())
+	}
+	err := s.Server.Serve(l)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		return http.ErrServerClosed
+	}
+	return err
+}
+
+// Shutdown closes the listeners, serves on for a moment, 0.3 s at most, as long as there are connections without a
+// request; then it closes those, and waits for the requests in flight until ctx ends. Have the Handler drain before:
+// it closes each connection with its next answer.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.RegisterOnShutdown(s.closeSilent) // runs once the listeners are closed: no new ones come
-	return s.Server.Shutdown(ctx)
+	closed := s.closeListeners()
+	s.lingerOn(ctx)
+	s.RegisterOnShutdown(s.closeSilent)
+	return errors.Join(closed, s.Server.Shutdown(ctx))
+}
+
+// closeListeners has new connections refused.
+func (s *Server) closeListeners() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
+	var errs []error
+	for _, l := range s.listeners {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	s.listeners = nil
+	return errors.Join(errs...)
+}
+
+// lingerOn waits until no connection is without a request, or for the time that they are left open.
+func (s *Server) lingerOn(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.linger)
+	defer cancel()
+	look := time.NewTicker(lingerLook)
+	defer look.Stop()
+	for s.waiting() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Server) waiting() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.kept)+len(s.silent) > 0
 }
 
 func (s *Server) closeSilent() {
