@@ -18,14 +18,19 @@ interface Reply {
   data: any;
 }
 
+/** What is added to the error of a connection that broke: whether it had served another request before. */
+interface Broken {
+  reused: boolean;
+}
+
 /** What the requests of a stretch of time came to. */
 export interface Stretch {
   requests: number;
   /** Requests that were turned away, and went to another server. */
   refused: number;
   unavailable: number;
-  /** Connections that broke before the answer's head: the request may have been applied, and these may be repeated. */
-  broken: number;
+  /** Kept connections that the server closed just when a request came, of which HTTP's clients know that they may repeat it. */
+  closed: number;
   /** How long each took with all its attempts. */
   durationsMs: number[];
 }
@@ -107,8 +112,8 @@ export class Load {
     } catch (error) {
       const code = (error as NodeJS.ErrnoException).code;
       if (code === "ECONNREFUSED") this.stretch.refused++;
-      else if (code === "ECONNRESET" || code === "EPIPE") this.stretch.broken++;
-      else throw new Error(`${kind} at ${url}: ${error}`);
+      else if ((code === "ECONNRESET" || code === "EPIPE") && (error as unknown as Broken).reused) this.stretch.closed++;
+      else throw new Error(`${kind} at ${url}: ${error}`, { cause: error });
       return undefined;
     }
   }
@@ -131,14 +136,14 @@ export class Load {
           }
         });
       });
-      sent.on("error", reject);
+      sent.on("error", (error) => reject(Object.assign(error, { reused: sent.reusedSocket } satisfies Broken)));
       sent.end(body);
     });
   }
 }
 
 function emptyStretch(): Stretch {
-  return { requests: 0, refused: 0, unavailable: 0, broken: 0, durationsMs: [] };
+  return { requests: 0, refused: 0, unavailable: 0, closed: 0, durationsMs: [] };
 }
 
 /** The duration that so many per cent of the requests do not exceed. */
