@@ -350,7 +350,8 @@ func TestBadInput(t *testing.T) {
 		{"debug", envelope("debug.reset", `{}`), 403, "debug.reset", "c1", "--debug"},
 		{"debug before its data", envelope("debug.tick", `{"time":"x"}`), 403, "debug.tick", "c1", "--debug"},
 		{"unknown debug", envelope("debug.nope", `{}`), 400, "debug.nope", "c1", "Unknown operation"},
-		{"deep", strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000), 400, "unknown", "0", "depth"},
+		{"deep", strings.Repeat(`{"":`, 11_000) + "1" + strings.Repeat("}", 11_000), 400, "unknown", "0", "depth"},
+		{"large and cut off", `{"kind":"` + strings.Repeat("x", 70_000), 400, "unknown", "0", "not JSON"},
 	} {
 		got := f.raw(request("POST", "/", c.body))
 		var env struct {
