@@ -65,15 +65,8 @@ func members(text []byte) int {
 	return n
 }
 
-// maxExplained is the largest text of which it is said where it is wrong. The library's reason has the names of all
-// objects around the place in it, escaped several times over, which takes some fifty bytes for each of theirs.
-const maxExplained = 64 << 10
-
 // explain finds the reason why text was refused.
 func explain(text []byte) error {
-	if len(text) > maxExplained {
-		return fmt.Errorf("it is not JSON, or has a name twice (where is told of bodies up to %d bytes)", maxExplained)
-	}
 	dec := jsontext.NewDecoder(bytes.NewReader(text), syntax...)
 	if _, err := dec.ReadValue(); err != nil {
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

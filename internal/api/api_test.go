@@ -351,7 +351,7 @@ func TestBadInput(t *testing.T) {
 		{"debug before its data", envelope("debug.tick", `{"time":"x"}`), 403, "debug.tick", "c1", "--debug"},
 		{"unknown debug", envelope("debug.nope", `{}`), 400, "debug.nope", "c1", "Unknown operation"},
 		{"deep", strings.Repeat(`{"":`, 11_000) + "1" + strings.Repeat("}", 11_000), 400, "unknown", "0", "depth"},
-		{"large and cut off", `{"kind":"` + strings.Repeat("x", 70_000), 400, "unknown", "0", "not JSON"},
+		{"large and cut off", `{"kind":"` + strings.Repeat("x", 70_000), 400, "unknown", "0", "unexpected end"},
 	} {
 		got := f.raw(request("POST", "/", c.body))
 		var env struct {

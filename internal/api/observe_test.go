@@ -34,8 +34,10 @@ func TestObserve(t *testing.T) {
 	s := &scripted{now: time.Unix(1000, 0)}
 	var seen []string
 	h, err := New(s, Options{
-		Now:     func() time.Time { return s.now },
-		Observe: func(kind string, status int, took time.Duration) { seen = append(seen, fmt.Sprintf("%s %d %s", kind, status, took)) },
+		Now: func() time.Time { return s.now },
+		Observe: func(kind string, status int, took time.Duration) {
+			seen = append(seen, fmt.Sprintf("%s %d %s", kind, status, took))
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -56,9 +56,17 @@ func (b *pollOutbox) left() int {
 	return len(b.executes) + len(b.unblocks)
 }
 
-func (b *pollOutbox) Executes(_ context.Context, d deliver.Destination, after string, limit int) (page []deliver.Execute, next string, err error) {
+func (b *pollOutbox) Executes(_ context.Context, asks []deliver.Ask) (pages []deliver.ExecutePage, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for _, a := range asks {
+		page, next := b.executesOf(a.Destination, a.After, a.Limit)
+		pages = append(pages, deliver.ExecutePage{Executes: page, Next: next})
+	}
+	return pages, nil
+}
+
+func (b *pollOutbox) executesOf(d deliver.Destination, after string, limit int) (page []deliver.Execute, next string) {
 	for _, e := range b.executes {
 		if d.PID == "" && e.ID > after && e.Address == "poll://any@"+d.Group {
 			page = append(page, e)
@@ -68,7 +76,7 @@ func (b *pollOutbox) Executes(_ context.Context, d deliver.Destination, after st
 	if len(page) > limit {
 		page, next = page[:limit], page[limit-1].ID
 	}
-	return page, next, nil
+	return page, next
 }
 
 func (b *pollOutbox) CheckExecutes(_ context.Context, _ string, hinted []deliver.Execute) (out []deliver.Execute, err error) {
@@ -91,15 +99,18 @@ func (b *pollOutbox) ExecutesDelivered(_ context.Context, _ string, delivered []
 	return nil
 }
 
-func (b *pollOutbox) Unblocks(_ context.Context, d deliver.Destination, _ string, limit int) (page []deliver.Unblock, next string, err error) {
+func (b *pollOutbox) Unblocks(_ context.Context, asks []deliver.Ask) ([]deliver.UnblockPage, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for ref, p := range b.unblocks {
-		if ref.Address == "poll://uni@"+d.Group+"/"+d.PID && len(page) < limit {
-			page = append(page, deliver.Unblock{Workspace: d.Workspace, ID: ref.ID, Address: ref.Address, Promise: p})
+	pages := make([]deliver.UnblockPage, len(asks))
+	for i, a := range asks {
+		for ref, p := range b.unblocks {
+			if ref.Address == "poll://uni@"+a.Group+"/"+a.PID && len(pages[i].Unblocks) < a.Limit {
+				pages[i].Unblocks = append(pages[i].Unblocks, deliver.Unblock{Workspace: a.Workspace, ID: ref.ID, Address: ref.Address, Promise: p})
+			}
 		}
 	}
-	return page, "", nil
+	return pages, nil
 }
 
 func (b *pollOutbox) CheckUnblocks(_ context.Context, workspace string, hinted []deliver.UnblockRef) (out []deliver.Unblock, err error) {
