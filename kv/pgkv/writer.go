@@ -41,6 +41,8 @@ type writer struct {
 	pending *lostCommit
 	// lost are the commits whose answer was lost, the latest last.
 	lost []*lostCommit
+	// given is the highest number of a lost commit. None up to it is given again: its token would name two commits.
+	given uint64
 }
 
 // lostCommit is one commit whose answer was lost.
@@ -120,7 +122,7 @@ func (w *writer) lock(ctx context.Context, f *batch.Fetch) (uint64, error) {
 		w.decide(own.Values[1])
 	}
 	w.observe(found.sequence)
-	return found.sequence, nil
+	return max(found.sequence, w.given), nil
 }
 
 // Fetch implements batch.Remote.
@@ -206,7 +208,7 @@ func (w *writer) commit(c batch.Commit) error {
 // in its transaction and hold the lock; it is ended, or ends by its timeout.
 func (w *writer) lose(sequence uint64, cause error) error {
 	l := &lostCommit{sequence: sequence}
-	w.pending = l
+	w.pending, w.given = l, sequence
 	if len(w.lost) == maxLostKept {
 		w.lost = w.lost[1:]
 	}
