@@ -1,11 +1,13 @@
 // Tests of the test tools: a check that cannot fail proves nothing. Run by `npm test`.
 
 import { deepEqual, equal, match, ok, rejects, throws } from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { Random } from "../kill/random.ts";
 import { freePort } from "./places.ts";
 import { Child } from "./processes.ts";
-import { decode, encode, NoAnswer, type PromiseRecord, Protocol } from "./protocol.ts";
+import { decode, encode, isOfAnOutage, NoAnswer, type PromiseRecord, Protocol } from "./protocol.ts";
 import { atMost, until } from "./waiting.ts";
 import { Witness } from "./witness.ts";
 
@@ -68,6 +70,53 @@ test("a wait that is bounded ends, and lets go of its timer", async () => {
 
 test("a server that is not there gives no answer, which is not a refusal", async () => {
   await rejects(new Protocol(`http://127.0.0.1:${await freePort()}`).request("promise.get", { id: "p" }), NoAnswer);
+});
+
+/** A server that gives requests the statuses that it is told, as the protocol does; 0 is to hang up. */
+async function answering(status: () => number) {
+  const server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (chunk) => {
+      body += chunk;
+    });
+    request.on("end", () => {
+      const given = status();
+      if (given === 0) {
+        response.destroy();
+        return;
+      }
+      const { kind, head } = JSON.parse(body);
+      response.writeHead(given);
+      response.end(JSON.stringify({ kind, head: { corrId: head.corrId, status: given }, data: given === 500 ? "The outcome of the request is unknown: ..." : {} }));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, server };
+}
+
+test("a request is repeated at the next server until one answers it", async () => {
+  const outages = [503, 0, 500];
+  const first = await answering(() => outages.shift() ?? 200);
+  const second = await answering(() => 503);
+  const protocol = new Protocol(first.url, second.url);
+  const answer = await protocol.repeat("promise.get", { id: "p" });
+  for (const { server } of [first, second]) server.close();
+  equal(answer.status, 200);
+  // The first's 503, its hanging up, and the second's 503 after each; the unknown outcome turns nobody away.
+  deepEqual([...protocol.answers].sort(), [[200, 1], [500, 1], [503, 3]]);
+});
+
+test("an answer of an outage is told from a fault", () => {
+  deepEqual([isOfAnOutage(503, ""), isOfAnOutage(500, "The outcome of the request is unknown: ..."), isOfAnOutage(500, "Internal error"), isOfAnOutage(404, "")], [true, true, false, false]);
+});
+
+test("a child that obeys lines ends with them", async () => {
+  const child = new Child("sh", ["-c", "while read -r line; do echo got $line; done; echo over"], { obeysLines: true });
+  child.tell("this");
+  await until("it has obeyed", () => child.lines.length > 0);
+  child.endLines();
+  equal((await child.ended).code, 0);
+  deepEqual(child.lines, ["got this", "over"]);
 });
 
 test("a killed child takes along what it started", async () => {
