@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -141,7 +142,11 @@ type run struct {
 	figures []Figure
 }
 
+// figure adds one to the report. A ratio to nothing, as where a run was too short for a single read, is left out.
 func (r *run) figure(name string, value float64, unit, goal string) {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return
+	}
 	r.figures = append(r.figures, Figure{Name: name, Value: value, Unit: unit, Goal: goal})
 }
 
