@@ -164,9 +164,11 @@ func (l *life) pass() {
 // workers take what is queued for them and run it. They keep nothing in their heads.
 func (l *life) workers() {
 	out, ctx := l.engine.Outbox(), context.Background()
-	queued, _, err := out.Executes(ctx, deliver.Destination{Workspace: workspace, Group: "workers"}, "", 10)
-	l.must(err)
-	for _, m := range queued {
+	queued, err := out.Executes(ctx, []deliver.Ask{{Destination: deliver.Destination{Workspace: workspace, Group: "workers"}, Limit: 10}})
+	if l.must(err); err != nil {
+		return
+	}
+	for _, m := range queued[0].Executes {
 		l.moved = true
 		l.must(out.ExecutesDelivered(ctx, workspace, []deliver.Execute{m}))
 		reply := l.do(&protocol.TaskAcquire{ID: m.ID, Version: m.Version, PID: "worker", TTL: ttlMs}, 200)
@@ -229,9 +231,11 @@ func (l *life) client() {
 		l.do(&protocol.PromiseSettle{ID: root + ".payment", State: protocol.Resolved, Value: value("paid")}, 200)
 	}
 	out, ctx := l.engine.Outbox(), context.Background()
-	messages, _, err := out.Unblocks(ctx, deliver.Destination{Workspace: workspace, Group: "clients", PID: "me"}, "", 10)
-	l.must(err)
-	for _, m := range messages {
+	messages, err := out.Unblocks(ctx, []deliver.Ask{{Destination: deliver.Destination{Workspace: workspace, Group: "clients", PID: "me"}, Limit: 10}})
+	if l.must(err); err != nil {
+		return
+	}
+	for _, m := range messages[0].Unblocks {
 		l.moved, l.clock.told = true, true
 		l.must(out.UnblocksDelivered(ctx, workspace, []deliver.UnblockRef{{ID: m.ID, Address: m.Address}}))
 	}

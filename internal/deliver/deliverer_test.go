@@ -149,11 +149,11 @@ func (b *breaking) CheckExecutes(ctx context.Context, w string, hinted []Execute
 	return b.memOutbox.CheckExecutes(ctx, w, hinted)
 }
 
-func (b *breaking) Executes(ctx context.Context, d Destination, after string, limit int) ([]Execute, string, error) {
+func (b *breaking) Executes(ctx context.Context, asks []Ask) ([]ExecutePage, error) {
 	if err := b.broken(ctx); err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return b.memOutbox.Executes(ctx, d, after, limit)
+	return b.memOutbox.Executes(ctx, asks)
 }
 
 func (b *breaking) broken(ctx context.Context) error {

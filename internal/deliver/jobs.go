@@ -1,7 +1,6 @@
 package deliver
 
 import (
-	"container/heap"
 	"context"
 	"math"
 
@@ -34,9 +33,8 @@ type Job struct {
 	Workspace string
 
 	kind     kind
-	lane     *lane // of a scan
-	after    string
-	limit    int
+	lanes    []*lane      // of a scan
+	asks     []Ask        // what it asks of each
 	executes []Execute    // of a check or report
 	unblocks []UnblockRef // of a check or report
 	flights  []*flight    // the same, one by one
@@ -52,9 +50,11 @@ type Job struct {
 
 // Result is what the Outbox answered to a Job.
 type Result struct {
-	Executes []Execute
-	Unblocks []Unblock
-	Next     string
+	Executes     []Execute // of a check, like Unblocks
+	Unblocks     []Unblock
+	ExecutePages []ExecutePage // of a scan, like UnblockPages
+	UnblockPages []UnblockPage
+
 	Standing Standing
 	Numbers  []int64
 	Err      error
@@ -70,9 +70,9 @@ func (j *Job) Run(ctx context.Context, o Outbox) (r Result) {
 	case CheckUnblocks:
 		r.Unblocks, r.Err = o.CheckUnblocks(ctx, j.Workspace, j.unblocks)
 	case ScanExecutes:
-		r.Executes, r.Next, r.Err = o.Executes(ctx, j.lane.dest, j.after, j.limit)
+		r.ExecutePages, r.Err = o.Executes(ctx, j.asks)
 	case ScanUnblocks:
-		r.Unblocks, r.Next, r.Err = o.Unblocks(ctx, j.lane.dest, j.after, j.limit)
+		r.UnblockPages, r.Err = o.Unblocks(ctx, j.asks)
 	case Report:
 		if j.kind == kindExecute {
 			r.Err = o.ExecutesDelivered(ctx, j.Workspace, j.executes)
@@ -263,117 +263,6 @@ func (c *Core) missedFlight(nowMs int64, f *flight) {
 	if l := c.laneOf(f); l != nil {
 		c.missed(nowMs, l)
 	}
-}
-
-// takeScan begins the next page of the lane that is due first. The end of a hold is its business too, because it
-// makes room to scan for.
-func (c *Core) takeScan(nowMs int64, cl Class) *Job {
-	k := kindOf(cl)
-	if k == kindExecute {
-		c.endHolds(nowMs)
-	}
-	h := &c.lanes[k]
-	for len(*h) > 0 && (*h)[0].atMs <= nowMs {
-		l := heap.Pop(h).(*lane)
-		room := c.roomOf(l)
-		if room == 0 {
-			l.state = laneParked
-			continue
-		}
-		l.state = laneScanning
-		if l.cursor == "" {
-			l.again = false // the pass that begins here sees all that was committed until now
-			l.yielded = 0
-		}
-		c.scans[k].begin()
-		return &Job{Class: cl, Workspace: l.dest.Workspace, kind: k, lane: l, after: l.cursor, limit: c.pageFor(k, room)}
-	}
-	return nil
-}
-
-// pageFor is how many messages a scan reads at once for so much room. Where others' are among them, more than there is
-// room for.
-func (c *Core) pageFor(k kind, room int) int {
-	if len(c.roster.standing.Live) > 1 {
-		return pageOf(k)
-	}
-	return min(room, pageOf(k))
-}
-
-func (c *Core) doneScan(nowMs int64, j *Job, r Result) {
-	l := j.lane
-	full := false
-	if r.Err == nil {
-		for i := range r.Executes {
-			e := &r.Executes[i]
-			full = full || !c.found(nowMs, l, &flight{kind: kindExecute, workspace: j.Workspace, id: e.ID, address: e.Address, version: e.Version})
-		}
-		for i := range r.Unblocks {
-			u := &r.Unblocks[i]
-			full = full || !c.found(nowMs, l, &flight{kind: kindUnblock, workspace: j.Workspace, id: u.ID, address: u.Address, promise: &u.Promise})
-		}
-	}
-	c.scans[j.kind].end()
-	if l.state == laneDead {
-		return
-	}
-	if r.Err != nil {
-		l.failures++
-		l.cursor = "" // perhaps it was the cursor that could not be read
-		l.again = true
-		c.schedule(l, nowMs+backoffMs(l.failures))
-		return
-	}
-	l.failures = 0
-	if full { // the same page again when there is room; what has been handed out of it is passed over then
-		c.schedule(l, nowMs)
-		return
-	}
-	l.cursor = r.Next
-	if l.yielded >= yieldedRows {
-		l.cursor = ""
-		c.schedule(l, nowMs+c.limits.PollMs)
-		return
-	}
-	if l.cursor != "" || l.again {
-		c.schedule(l, nowMs)
-	} else {
-		c.schedule(l, nowMs+c.pollFor(l))
-	}
-}
-
-// found hands out one entry of a page. It returns false if the page must be read again because nobody had room.
-func (c *Core) found(nowMs int64, l *lane, f *flight) bool {
-	old := c.flights[f.kind][f.key()]
-	if old != nil && old.state != held && old.version >= f.version {
-		return true
-	}
-	if v, ok := c.scans[f.kind].gone[f.key()]; ok && v >= f.version {
-		return true
-	}
-	t, ok := c.targets.parse(f.workspace, f.address)
-	if !ok {
-		return true
-	}
-	if old != nil {
-		// Of an earlier version, and so it was claimed, or held and so it is queued again; the hint was
-		// lost. Its slot is free either way.
-		c.drop(nowMs, old)
-	}
-	f.target = t
-	if c.yields(nowMs, f, false) {
-		l.yielded++
-		return true
-	}
-	f.bytes = c.sizeOf(f)
-	cn, possible := c.choose(f)
-	if cn == nil {
-		// Only what this lane is for may stop it: an entry for one full worker must not hold up the group.
-		return !possible || c.laneOf(f) != l
-	}
-	c.track(f)
-	c.hand(nowMs, cn, f)
-	return true
 }
 
 // takeReport moves what is past its window to the reports and begins the next one.

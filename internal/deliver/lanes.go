@@ -16,6 +16,7 @@ type lane struct {
 	again    bool   // something may have been missed since the pass began: begin another after it
 	failures int    // in a row
 	yielded  int    // messages of other servers that the pass has met
+	long     bool   // the last page was a long one
 
 	atMs int64 // when it is due, while scheduled
 	seq  uint64

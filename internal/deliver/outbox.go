@@ -56,13 +56,37 @@ type Unblock struct {
 	Promise   protocol.Promise
 }
 
+// Ask is a question for one page of a queue: the entries of Destination strictly after the cursor After ("" is the
+// start), in key order, at most Limit.
+type Ask struct {
+	Destination
+	After string
+	Limit int
+}
+
+// ExecutePage answers an Ask. Next is the cursor of the following page, "" at the end; a page may hold fewer than
+// Limit entries, even none, and still have a next one.
+type ExecutePage struct {
+	Executes []Execute
+	Next     string
+}
+
+// UnblockPage is the same of unblock messages.
+type UnblockPage struct {
+	Unblocks []Unblock
+	Next     string
+}
+
 // Limits of one Outbox call. An implementation sees no larger one.
 const (
-	// MaxPage is the largest number of entries in one page, one check and one report.
+	// MaxPage is the largest number of entries in the pages of one call, in one check and in one report.
 	MaxPage = 256
 	// MaxUnblockPage is the same for calls that answer with whole promise records, each of which may be
 	// as large as a request body.
 	MaxUnblockPage = 16
+	// MaxAsks is how many queues one call reads. On an engine whose reads are round trips all of them together cost
+	// what one does, and most queues that are looked at are empty.
+	MaxAsks = 64
 )
 
 // Outbox is the durable queue of messages, as delivery sees it. The engine implements it.
@@ -75,11 +99,10 @@ const (
 // While delivery in a workspace is paused (debug.start), pages and checks of it are empty and reports change
 // nothing. What was in flight ends as if it had been delivered, and is found again by a scan after the pause.
 type Outbox interface {
-	// Executes returns queued executes of one destination, in key order, strictly after the cursor ("" is
-	// the start). Each was true of its task's record in the snapshot that was read: the task viewed
-	// pending, the version the record's. next is the cursor of the following page, "" at the end; a
-	// page may hold fewer than limit entries, even none, and still have a next one.
-	Executes(ctx context.Context, d Destination, after string, limit int) (page []Execute, next string, err error)
+	// Executes returns pages of queued executes, read in one snapshot. Each message was true of its task's record in
+	// it: the task viewed pending, the version the record's. The pages answer the first of asks in their order, at
+	// least one of them: where MaxPage messages have been found the call ends, and what is left is asked again.
+	Executes(ctx context.Context, asks []Ask) ([]ExecutePage, error)
 
 	// CheckExecutes reads the tasks' records again and returns those of the hinted executes that are
 	// still true: the task viewed pending, the version equal, the execute still queued. In any order.
@@ -90,9 +113,9 @@ type Outbox interface {
 	// error. Calling it again with the same entries is harmless.
 	ExecutesDelivered(ctx context.Context, workspace string, delivered []Execute) error
 
-	// Unblocks is Executes for unblock messages. Because it returns whole records, a page should also end
-	// at a few MiB.
-	Unblocks(ctx context.Context, d Destination, after string, limit int) (page []Unblock, next string, err error)
+	// Unblocks is Executes for unblock messages, of which it finds MaxUnblockPage. Because it returns whole records, it
+	// should also end at a few MiB.
+	Unblocks(ctx context.Context, asks []Ask) ([]UnblockPage, error)
 
 	// CheckUnblocks returns those of the hinted unblocks that are still queued, with their records. In
 	// any order.

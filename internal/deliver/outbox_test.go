@@ -92,12 +92,23 @@ func belongs(workspace, address string, d Destination) bool {
 	return d.PID == ""
 }
 
-func (m *memOutbox) Executes(_ context.Context, d Destination, after string, limit int) (page []Execute, next string, err error) {
+func (m *memOutbox) Executes(_ context.Context, asks []Ask) (pages []ExecutePage, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.begin("executes"); err != nil {
-		return nil, "", err
+		return nil, err
 	}
+	for left := MaxPage; left > 0 && len(pages) < len(asks); {
+		a := asks[len(pages)]
+		m.calls["queues"]++
+		page, next := m.executesOf(a.Destination, a.After, min(a.Limit, left))
+		left -= len(page)
+		pages = append(pages, ExecutePage{page, next})
+	}
+	return pages, nil
+}
+
+func (m *memOutbox) executesOf(d Destination, after string, limit int) (page []Execute, next string) {
 	for k, q := range m.executes {
 		if k.id > after && belongs(k.workspace, q.address, d) {
 			page = append(page, Execute{k.workspace, k.id, q.version, q.address})
@@ -108,7 +119,7 @@ func (m *memOutbox) Executes(_ context.Context, d Destination, after string, lim
 		page = page[:limit]
 		next = page[limit-1].ID
 	}
-	return page, next, nil
+	return page, next
 }
 
 func (m *memOutbox) CheckExecutes(_ context.Context, workspace string, hinted []Execute) (out []Execute, err error) {
@@ -140,12 +151,23 @@ func (m *memOutbox) ExecutesDelivered(_ context.Context, workspace string, deliv
 	return nil
 }
 
-func (m *memOutbox) Unblocks(_ context.Context, d Destination, after string, limit int) (page []Unblock, next string, err error) {
+func (m *memOutbox) Unblocks(_ context.Context, asks []Ask) (pages []UnblockPage, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.begin("unblocks"); err != nil {
-		return nil, "", err
+		return nil, err
 	}
+	for left := MaxUnblockPage; left > 0 && len(pages) < len(asks); {
+		a := asks[len(pages)]
+		m.calls["queues"]++
+		page, next := m.unblocksOf(a.Destination, a.After, min(a.Limit, left))
+		left -= len(page)
+		pages = append(pages, UnblockPage{page, next})
+	}
+	return pages, nil
+}
+
+func (m *memOutbox) unblocksOf(d Destination, after string, limit int) (page []Unblock, next string) {
 	cursor := func(u Unblock) string { return u.ID + "\x00" + u.Address }
 	for k, p := range m.unblocks {
 		u := Unblock{k.workspace, k.id, k.address, p}
@@ -158,7 +180,7 @@ func (m *memOutbox) Unblocks(_ context.Context, d Destination, after string, lim
 		page = page[:limit]
 		next = cursor(page[limit-1])
 	}
-	return page, next, nil
+	return page, next
 }
 
 func (m *memOutbox) CheckUnblocks(_ context.Context, workspace string, hinted []UnblockRef) (out []Unblock, err error) {

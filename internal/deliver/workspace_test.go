@@ -296,7 +296,7 @@ func TestDefaultWorkspaceHasNoQueueOfItsOwn(t *testing.T) {
 		r := newRig(t, Limits{})
 		r.connect(workspace, "g", "a")
 		r.pass(10_000)
-		return r.box.count("executes") + r.box.count("unblocks")
+		return r.box.count("queues")
 	}
 	if d, w := scans(protocol.DefaultWorkspace), scans("w"); 3*d != 2*w { // its own and its group's; and the workspace's
 		t.Errorf("%d scans in the default workspace, %d in another", d, w)

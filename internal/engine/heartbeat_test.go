@@ -210,12 +210,12 @@ func TestOutbox(t *testing.T) {
 	list := func(d deliver.Destination, limit int) (found []deliver.Execute) {
 		t.Helper()
 		for after, pages := "", 0; ; pages++ {
-			page, next, err := out.Executes(ctx, d, after, limit)
-			if err != nil || pages > 100 {
-				t.Fatal(pages, err)
+			page := executesFor(t, out, d, after, limit)
+			if pages > 100 {
+				t.Fatal(pages)
 			}
-			found = append(found, page...)
-			if after = next; next == "" {
+			found = append(found, page.Executes...)
+			if after = page.Next; after == "" {
 				return found
 			}
 		}

@@ -27,65 +27,116 @@ func destination(d deliver.Destination) keyspace.Destination {
 }
 
 // Executes implements deliver.Outbox. The cursor is the last key of the page.
-func (o Outbox) Executes(ctx context.Context, d deliver.Destination, after string, limit int) (page []deliver.Execute, next string, err error) {
+func (o Outbox) Executes(ctx context.Context, asks []deliver.Ask) (pages []deliver.ExecutePage, err error) {
 	e := o.engine
-	if e.paused.has(d.Workspace) {
-		return nil, "", nil
-	}
-	keys := keyspace.For(d.Workspace, e.layout)
 	now := e.clock.now()
 	foreseen := func(keyspace.Keys) (ranges []kv.Range) {
-		for shard := range e.layout.Shards {
-			if r, ok := executesAfter(keys.Executes(destination(d), shard), after); ok {
-				ranges = append(ranges, r)
+		for _, a := range asks {
+			for _, x := range e.executesOf(a) {
+				ranges = append(ranges, x.rest)
 			}
 		}
 		return ranges
 	}
-	err = e.snapshot(ctx, d.Workspace, foreseen, func(s kv.Snapshot) error {
-		page, next = page[:0], ""
-		ids := make([]string, 0, limit)
-		for shard := range e.layout.Shards {
-			all := keys.Executes(destination(d), shard)
-			r, ok := executesAfter(all, after)
-			if !ok {
-				continue
-			}
-			rows, err := s.Scan(r, limit-len(ids))
-			if err != nil {
-				return err
-			}
-			for _, row := range rows {
-				if id, err := keyspace.ParseLast(all, row.Key); err == nil {
-					ids = append(ids, id)
-				}
-			}
-			if len(ids) >= limit {
-				next = string(rows[len(rows)-1].Key)
-				break
-			}
-		}
-		txn := store.Read(s, d.Workspace, e.layout)
-		op := machine.Op{State: txn, Now: now, Config: e.config}
-		if err := txn.Load(ids); err != nil && !errors.Is(err, kv.ErrCorrupt) {
+	err = e.snapshot(ctx, "", foreseen, func(s kv.Snapshot) error {
+		queued, err := e.queuedExecutes(s, asks)
+		if err != nil {
 			return err
 		}
-		for _, id := range ids {
-			o, err := txn.Object(id)
-			if errors.Is(err, kv.ErrCorrupt) {
-				e.log.Error("a queued execute names a damaged record", "error", err)
-				continue
-			}
-			if err != nil {
+		var records []kv.Range
+		for i, q := range queued {
+			records = append(records, readsOfObjects(keyspace.For(asks[i].Workspace, e.layout), q.ids...)...)
+		}
+		if err := e.learn(s, records); err != nil {
+			return err
+		}
+		pages = make([]deliver.ExecutePage, len(queued))
+		for i, q := range queued {
+			pages[i].Next = q.next
+			if pages[i].Executes, err = e.executable(s, asks[i].Workspace, now, q.ids); err != nil {
 				return err
-			}
-			if o != nil && o.Task != nil && op.Executable(o, o.Task.Version) {
-				page = append(page, deliver.Execute{Workspace: d.Workspace, ID: id, Version: o.Task.Version, Address: o.Target()})
 			}
 		}
 		return nil
 	})
-	return page, next, err
+	return pages, err
+}
+
+// queuedPage is a page of the index of executes.
+type queuedPage struct {
+	ids  []string
+	next string
+}
+
+// queuedExecutes reads the index for asks, as far as deliver.MaxPage entries go.
+func (e *Engine) queuedExecutes(s kv.Snapshot, asks []deliver.Ask) (pages []queuedPage, err error) {
+	left := deliver.MaxPage
+	for _, a := range asks {
+		limit := min(a.Limit, left)
+		if limit <= 0 {
+			break
+		}
+		var page queuedPage
+		for _, x := range e.executesOf(a) {
+			rows, err := s.Scan(x.rest, limit)
+			if err != nil {
+				return nil, err
+			}
+			for _, row := range rows {
+				if id, err := keyspace.ParseLast(x.all, row.Key); err == nil {
+					page.ids = append(page.ids, id)
+				}
+			}
+			left -= len(rows)
+			if limit -= len(rows); limit == 0 {
+				page.next = string(rows[len(rows)-1].Key)
+				break
+			}
+		}
+		pages = append(pages, page)
+	}
+	return pages, nil
+}
+
+// executable are the messages of those of some objects whose tasks are to be sent.
+func (e *Engine) executable(s kv.Snapshot, workspace string, now int64, ids []string) (found []deliver.Execute, err error) {
+	txn := store.Read(s, workspace, e.layout)
+	op := machine.Op{State: txn, Now: now, Config: e.config}
+	if err := txn.Load(ids); err != nil && !errors.Is(err, kv.ErrCorrupt) {
+		return nil, err
+	}
+	for _, id := range ids {
+		o, err := txn.Object(id)
+		if errors.Is(err, kv.ErrCorrupt) {
+			e.log.Error("a queued execute names a damaged record", "error", err)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if o != nil && o.Task != nil && op.Executable(o, o.Task.Version) {
+			found = append(found, deliver.Execute{Workspace: workspace, ID: id, Version: o.Task.Version, Address: o.Target()})
+		}
+	}
+	return found, nil
+}
+
+// executeRange is the range of a queue in one shard, and what of it is asked for.
+type executeRange struct{ all, rest kv.Range }
+
+// executesOf are the ranges that an ask is about: none in a workspace that is paused.
+func (e *Engine) executesOf(a deliver.Ask) (ranges []executeRange) {
+	if e.paused.has(a.Workspace) {
+		return nil
+	}
+	keys := keyspace.For(a.Workspace, e.layout)
+	for shard := range e.layout.Shards {
+		all := keys.Executes(destination(a.Destination), shard)
+		if rest, ok := executesAfter(all, a.After); ok {
+			ranges = append(ranges, executeRange{all, rest})
+		}
+	}
+	return ranges
 }
 
 // executesAfter is what of a shard's range comes after a cursor, which may be of another shard; not ok if nothing does.
@@ -148,50 +199,102 @@ func (o Outbox) ExecutesDelivered(ctx context.Context, workspace string, deliver
 }
 
 // Unblocks implements deliver.Outbox. The cursor is the last key of the page.
-func (o Outbox) Unblocks(ctx context.Context, d deliver.Destination, after string, limit int) (page []deliver.Unblock, next string, err error) {
+func (o Outbox) Unblocks(ctx context.Context, asks []deliver.Ask) (pages []deliver.UnblockPage, err error) {
 	e := o.engine
-	if e.paused.has(d.Workspace) {
-		return nil, "", nil
-	}
-	all := keyspace.For(d.Workspace, e.layout).Unblocks(destination(d))
-	r := all
-	if after != "" {
-		r = keyspace.After(all, []byte(after))
-	}
 	now := e.clock.now()
-	foreseen := func(keyspace.Keys) []kv.Range { return []kv.Range{r} }
-	err = e.snapshot(ctx, d.Workspace, foreseen, func(s kv.Snapshot) error {
-		page, next = page[:0], ""
-		rows, err := s.Scan(r, limit)
+	foreseen := func(keyspace.Keys) (ranges []kv.Range) {
+		for _, a := range asks {
+			ranges = append(ranges, e.unblocksAfter(a))
+		}
+		return ranges
+	}
+	err = e.snapshot(ctx, "", foreseen, func(s kv.Snapshot) error {
+		queued, err := e.queuedUnblocks(s, asks)
 		if err != nil {
 			return err
 		}
-		if err := e.learn(s, unblocksOf(d.Workspace, e.layout, rows)); err != nil {
-			return err
-		}
-		bytes := int64(0)
-		for i, row := range rows {
-			u, err := keyspace.ParseUnblockEntry(row.Key, row.Value)
-			if err != nil {
-				e.log.Error("an entry of the unblock index is damaged", "error", err)
-				continue // the sweep sets it aside
+		pages = pages[:0]
+		left := int64(unblockPageBytes)
+		for _, q := range queued {
+			if left <= 0 {
+				break
 			}
-			m, size, err := e.unblock(s, now, u)
+			page, size, err := e.unblockPage(s, now, q, left)
 			if err != nil {
 				return err
 			}
-			if size > 0 {
-				page = append(page, m)
-			}
-			bytes += size
-			if last := i == len(rows)-1; (bytes >= unblockPageBytes && !last) || (last && len(rows) == limit) {
-				next = string(row.Key)
-				return nil
-			}
+			left -= size
+			pages = append(pages, page)
 		}
 		return nil
 	})
-	return page, next, err
+	return pages, err
+}
+
+// unblockRows is a page of the index of unblock messages.
+type unblockRows struct {
+	rows []kv.Entry
+	next string
+}
+
+// unblocksAfter is the range that an ask is about.
+func (e *Engine) unblocksAfter(a deliver.Ask) kv.Range {
+	all := keyspace.For(a.Workspace, e.layout).Unblocks(destination(a.Destination))
+	if a.After == "" {
+		return all
+	}
+	return keyspace.After(all, []byte(a.After))
+}
+
+// queuedUnblocks reads the index for asks, as far as deliver.MaxUnblockPage entries go, and what the messages are
+// made of. That of a workspace that is paused shows as empty.
+func (e *Engine) queuedUnblocks(s kv.Snapshot, asks []deliver.Ask) (pages []unblockRows, err error) {
+	left := deliver.MaxUnblockPage
+	var records []kv.Range
+	for _, a := range asks {
+		limit := min(a.Limit, left)
+		if limit <= 0 {
+			break
+		}
+		var page unblockRows
+		if !e.paused.has(a.Workspace) {
+			if page.rows, err = s.Scan(e.unblocksAfter(a), limit); err != nil {
+				return nil, err
+			}
+		}
+		if n := len(page.rows); n == limit {
+			page.next = string(page.rows[n-1].Key)
+		}
+		left -= len(page.rows)
+		records = append(records, unblocksOf(a.Workspace, e.layout, page.rows)...)
+		pages = append(pages, page)
+	}
+	return pages, e.learn(s, records)
+}
+
+// unblockPage makes the messages of a page of the index, and ends after those that reach so many bytes.
+func (e *Engine) unblockPage(s kv.Snapshot, now int64, q unblockRows, bytes int64) (page deliver.UnblockPage, size int64, err error) {
+	page.Next = q.next
+	for i, row := range q.rows {
+		u, err := keyspace.ParseUnblockEntry(row.Key, row.Value)
+		if err != nil {
+			e.log.Error("an entry of the unblock index is damaged", "error", err)
+			continue // the sweep sets it aside
+		}
+		m, n, err := e.unblock(s, now, u)
+		if err != nil {
+			return page, size, err
+		}
+		if n > 0 {
+			page.Unblocks = append(page.Unblocks, m)
+		}
+		size += n
+		if last := i == len(q.rows)-1; size >= bytes && !last {
+			page.Next = string(row.Key)
+			return page, size, nil
+		}
+	}
+	return page, size, nil
 }
 
 // unblocksOf names what the messages of a page of the unblock index are made of. Damaged entries are passed over.

@@ -46,9 +46,8 @@ func TestLookingAtAnUnblockLeavesItQueued(t *testing.T) {
 		if found, err := out.CheckUnblocks(ctx, "default", refs); err != nil || len(found) != 1 {
 			t.Fatalf("checked: %v, %v", found, err)
 		}
-		page, _, err := out.Unblocks(ctx, deliver.Destination{Workspace: "default", Group: "g", PID: "w"}, "", 10)
-		if err != nil || len(page) != 1 {
-			t.Fatalf("listed: %v, %v", page, err)
+		if page := unblocksFor(t, out, deliver.Destination{Workspace: "default", Group: "g", PID: "w"}).Unblocks; len(page) != 1 {
+			t.Fatalf("listed: %v", page)
 		}
 	}
 	if err := out.UnblocksDelivered(ctx, "default", refs); err != nil {

@@ -51,17 +51,19 @@ func pendingAt(o *machine.Object, now int64) bool {
 }
 
 // Executes implements deliver.Outbox.
-func (o watchedOutbox) Executes(ctx context.Context, d deliver.Destination, after string, limit int) ([]deliver.Execute, string, error) {
+func (o watchedOutbox) Executes(ctx context.Context, asks []deliver.Ask) ([]deliver.ExecutePage, error) {
 	passes := o.server.world.passes
-	page, next, err := o.Outbox.Executes(ctx, d, after, limit)
+	pages, err := o.Outbox.Executes(ctx, asks)
 	if o.still(passes, err) {
-		for i, due := range o.due(page) {
-			if !due {
-				o.server.world.fail("a scan finds %+v, which is not to be sent", page[i])
+		for _, page := range pages {
+			for i, due := range o.due(page.Executes) {
+				if !due {
+					o.server.world.fail("a scan finds %+v, which is not to be sent", page.Executes[i])
+				}
 			}
 		}
 	}
-	return page, next, err
+	return pages, err
 }
 
 // CheckExecutes implements deliver.Outbox.

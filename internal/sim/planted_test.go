@@ -135,8 +135,8 @@ func (o eager) CheckUnblocks(ctx context.Context, workspace string, hinted []del
 // blind never finds what no hint has named.
 type blind struct{ deliver.Outbox }
 
-func (blind) Executes(context.Context, deliver.Destination, string, int) ([]deliver.Execute, string, error) {
-	return nil, "", nil
+func (blind) Executes(_ context.Context, asks []deliver.Ask) ([]deliver.ExecutePage, error) {
+	return make([]deliver.ExecutePage, len(asks)), nil
 }
 
 func TestPlantedFaultsAreFound(t *testing.T) {

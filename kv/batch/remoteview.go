@@ -11,6 +11,7 @@ import (
 // once, and kept as long as the snapshot.
 type remoteView struct {
 	reads
+	store    *Store
 	snapshot *snapshot
 	engine   RemoteSnapshot
 	err      error // of a fetch; the snapshot is over
@@ -41,10 +42,12 @@ func (s *Store) viewRemote(ctx context.Context, hints []kv.Range, fn func(kv.Sna
 		return s.opt.driverFault(err, "view", nil)
 	}
 	defer engine.Release()
-	v := &remoteView{engine: engine}
+	v := &remoteView{store: s, engine: engine}
 	v.reads = reads{cache: newOverlay(), fetch: v.fetch, direct: true}
 	v.hint(hints)
 	first := v.take()
+	s.views.Add(1)
+	s.viewTrips.Add(1)
 	sequence, err := engine.Fetch(&first)
 	if err != nil {
 		if errors.Is(err, ctx.Err()) {
@@ -63,6 +66,7 @@ func (v *remoteView) fetch(f *Fetch) error {
 	if v.err != nil {
 		return v.err
 	}
+	v.store.viewTrips.Add(1)
 	if _, err := v.engine.Fetch(f); err != nil {
 		v.err = v.snapshot.opt.driverFault(err, "view", nil)
 	}

@@ -69,6 +69,8 @@ type Stats struct {
 	// Of remote engines: round trips of the writer before its commits, and how often a closure ran again because
 	// it had missed a read.
 	Trips, Reruns uint64
+	// Of remote engines too: the snapshots that were taken, each in a round trip, and all round trips for snapshots.
+	Views, ViewTrips uint64
 
 	// CommitTimes counts commits by how long the engine took to apply and commit them, in the classes of
 	// CommitBounds; CommitTime is all of it together. Both stay 0 without Options.Now.
@@ -99,9 +101,10 @@ type Store struct {
 	closed  sync.Once
 	failure error // of Close
 
-	commits, closures, refused, trips, reruns atomic.Uint64
-	batches                                   [BatchSizes]atomic.Uint64
-	outcomes                                  outcomes
+	commits, closures, refused, trips, reruns, views, viewTrips atomic.Uint64
+
+	batches  [BatchSizes]atomic.Uint64
+	outcomes outcomes
 }
 
 var _ kv.Store = (*Store)(nil)
@@ -139,7 +142,7 @@ func (s *Store) Stats() Stats {
 	queued := s.queue.length
 	s.queue.mu.Unlock()
 	stats := Stats{Commits: s.commits.Load(), Closures: s.closures.Load(), Refused: s.refused.Load(), Queued: queued,
-		Trips: s.trips.Load(), Reruns: s.reruns.Load()}
+		Trips: s.trips.Load(), Reruns: s.reruns.Load(), Views: s.views.Load(), ViewTrips: s.viewTrips.Load()}
 	for i := range s.batches {
 		stats.Batches[i] = s.batches[i].Load()
 	}
