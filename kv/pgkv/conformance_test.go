@@ -59,52 +59,8 @@ func TestConformance(t *testing.T) {
 				t.Parallel() // most of the time they wait for the disk
 				server := testenv.Postgres(t, version)
 				proxy, between := through(t, server)
-				var schema string
-				var last *pgkv.Store
-				reopen := func(t testing.TB, c kvtest.Config) kv.Store {
-					opt := pgkv.Options{URL: server, Schema: schema, Keys: c.Keys, Now: c.Now, RunTwice: twice}
-					if c.Failing {
-						opt.URL = between
-					}
-					last = open(t, opt)
-					last.LookFor(20 * time.Second) // the machine may be busy
-					return last
-				}
-				h := kvtest.Harness{
-					Open: func(t testing.TB, c kvtest.Config) kv.Store {
-						schema = testenv.Name()
-						return reopen(t, c)
-					},
-					Reopen: reopen,
-					Second: reopen,
-					FailCommits: func(fail bool) {
-						proxy.Decide(nil)
-						if fail {
-							proxy.Decide(atCommit(func() testenv.Fate { return testenv.CutBefore }))
-						}
-					},
-					UnknownCommits: func(on, lost bool) {
-						proxy.Decide(nil)
-						if on {
-							last.LookFor(100 * time.Millisecond)
-							proxy.Decide(atCommit(func() testenv.Fate {
-								proxy.Refuse(true) // so that it cannot be looked for
-								if lost {
-									return testenv.CutBefore
-								}
-								return testenv.CutAfter
-							}))
-							return
-						}
-						proxy.Refuse(false)
-						last.LookFor(20 * time.Second)
-						if err := testenv.Eventually(10*time.Second, last.Writable); err != nil {
-							t.Error(err)
-						}
-					},
-					Imports:    true,
-					Operations: 1500,
-				}
+				h := harness(pgkv.Options{URL: server, RunTwice: twice}, proxy, between, atCommit)
+				h.Operations = 1500
 				if long() {
 					h.Operations, h.Seed = 100_000, 1000
 				}
@@ -112,4 +68,53 @@ func TestConformance(t *testing.T) {
 			})
 		}
 	})
+}
+
+// harness is the suite's, of stores in schemas of their own. Where commits are to fail, they are reached at between,
+// through a proxy that sees a commit at the pieces that at finds.
+func harness(opt pgkv.Options, proxy *testenv.Proxy, between string, at func(func() testenv.Fate) func([]byte) testenv.Fate) kvtest.Harness {
+	var schema string
+	var last *pgkv.Store
+	reopen := func(t testing.TB, c kvtest.Config) kv.Store {
+		opt := opt
+		opt.Schema, opt.Keys, opt.Now = schema, c.Keys, c.Now
+		if c.Failing {
+			opt.URL = between
+		}
+		last = open(t, opt)
+		last.LookFor(20 * time.Second) // the machine may be busy
+		return last
+	}
+	return kvtest.Harness{
+		Open: func(t testing.TB, c kvtest.Config) kv.Store {
+			schema = testenv.Name()
+			return reopen(t, c)
+		},
+		Reopen: reopen,
+		Second: reopen,
+		FailCommits: func(fail bool) {
+			proxy.Decide(nil)
+			if fail {
+				proxy.Decide(at(func() testenv.Fate { return testenv.CutBefore }))
+			}
+		},
+		UnknownCommits: func(on, lost bool) {
+			proxy.Decide(nil)
+			if on {
+				last.LookFor(100 * time.Millisecond)
+				proxy.Decide(at(func() testenv.Fate {
+					proxy.Refuse(true) // so that it cannot be looked for
+					if lost {
+						return testenv.CutBefore
+					}
+					return testenv.CutAfter
+				}))
+				return
+			}
+			proxy.Refuse(false)
+			last.LookFor(20 * time.Second)
+			_ = testenv.Eventually(10*time.Second, last.Writable) // if it stays so, the suite says it
+		},
+		Imports: true,
+	}
 }

@@ -1,11 +1,11 @@
 package pgkv_test
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
 	"abide/internal/testenv"
-	"abide/kv"
 	"abide/kv/kvtest"
 	"abide/kv/pgkv"
 )
@@ -16,22 +16,24 @@ func TestPooler(t *testing.T) {
 		t.Parallel()
 		server := testenv.Postgres(t, version)
 		pooler := testenv.PgBouncer(t, server)
-		var schema string
-		reopen := func(t testing.TB, c kvtest.Config) kv.Store {
-			return open(t, pgkv.Options{URL: pooler, ListenURL: server, Schema: schema, Keys: c.Keys, Now: c.Now})
-		}
-		h := kvtest.Harness{
-			Open: func(t testing.TB, c kvtest.Config) kv.Store {
-				schema = testenv.Name()
-				return reopen(t, c)
-			},
-			Reopen: reopen, Second: reopen, Operations: 300,
-		}
+		proxy, between := through(t, pooler)
+		h := harness(pgkv.Options{URL: pooler, ListenURL: server}, proxy, between, atPooledCommit)
+		h.Operations = 300
 		if long() {
 			h.Operations = 20_000
 		}
 		kvtest.Run(t, h)
 	})
+}
+
+// atPooledCommit is atCommit for statements that are not prepared.
+func atPooledCommit(decide func() testenv.Fate) func([]byte) testenv.Fate {
+	return func(piece []byte) testenv.Fate {
+		if !bytes.Contains(piece, []byte("\x00COMMIT\x00")) {
+			return testenv.Pass
+		}
+		return decide()
+	}
 }
 
 // Notifications do not pass a pooler: the store says that it does not listen, and works.
