@@ -45,11 +45,9 @@ FUZZ ?= .
 fuzz: ## Run every fuzz target for FUZZTIME each
 	FUZZTIME=$(FUZZTIME) GO=$(GO) ./.ci/fuzz '$(FUZZ)'
 
-# ENGINES keeps to some databases, as in ENGINES='postgres-15 mysql-8.0'.
-ENGINES ?=
 .PHONY: engines
 engines: ## Run on every database what must hold on each (needs apt-get, npm, Maven)
-	./.ci/engines $(ENGINES)
+	./.ci/engines
 
 # Crashes, kills and losses of power a thousand times each, random histories ten times as long: about an hour, and as
 # long again for each database. A test asks for ABIDE_LONG to know that it may. What runs on databases is engines'.
@@ -57,7 +55,7 @@ LONG_PACKAGES ?= $(filter-out abide/kv/pgkv abide/kv/mysqlkv,$(shell $(GO) list 
 .PHONY: long
 long: signal-free mutants ## Run the long variants of the tests, on every database too, all mutants, and everything without signals
 	ABIDE_LONG=1 $(GO) test -timeout 3h -skip 'OnDatabases|OnThreeServers|OfADatabase' $(LONG_PACKAGES)
-	ABIDE_LONG=1 ./.ci/engines $(ENGINES)
+	ABIDE_LONG=1 ./.ci/engines
 
 # Each fault in internal/mutant/mutants is planted and must be found, in about ten seconds. MUTANTS may also be names
 # with commas between them, or "rotate": five, which change every hour ("rotate -turn N" for those of a report).
