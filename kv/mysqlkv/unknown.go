@@ -16,8 +16,8 @@ import (
 // that it has committed, written in every commit. The row is read under the writers' lock, which the lost session
 // held: once the lock is free, that session has committed or it never will.
 //
-// Numbers that a lost session may have used are not used again, because a new session skips sessionGap numbers. So the
-// row still tells one commit from another when later ones have followed.
+// The numbers of a lost commit are not used again, not even by a session that begins where the lost one did: its token
+// would name two commits. So the row still tells one commit from another when later ones have followed.
 
 const (
 	// sessionGap is how many numbers a new session of the writer leaves out. It is more than all batches together

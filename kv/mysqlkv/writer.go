@@ -55,6 +55,7 @@ type writer struct {
 	began   uint64      // the counter, in the transaction that is open
 	pending *unknownCommit
 	unknown []*unknownCommit // the latest last
+	given   uint64           // the highest number of a lost commit
 	pause   time.Duration    // before the next attempt to connect
 	failure error            // of the last attempt to connect
 	used    bool             // since the last tick of keep
@@ -132,7 +133,7 @@ func (w *writer) lock(f *batch.Fetch) (uint64, error) {
 	if w.fresh && sequence > 0 {
 		sequence += sessionGap
 	}
-	return sequence, nil
+	return max(sequence, w.given), nil
 }
 
 // Fetch implements batch.Remote.
@@ -230,7 +231,7 @@ func (w *writer) commit(c batch.Commit) error {
 func (w *writer) findOut(sequence uint64, cause error) error {
 	w.hangUp()
 	u := &unknownCommit{last: sequence}
-	w.pending = u
+	w.pending, w.given = u, sequence
 	if len(w.unknown) == maxUnknownKept {
 		w.unknown = w.unknown[1:]
 	}
