@@ -196,7 +196,8 @@ func (e *Engine) lookAround(ctx context.Context) error {
 	look := cluster.Look{Before: e.mono(), BeforeMs: e.clock.now()}
 	var roster keyspace.Roster
 	var damaged [][]byte
-	err := e.viewed(ctx, func(s kv.Snapshot) error {
+	ranges := []kv.Range{keyspace.Only(keyspace.RosterKey()), keyspace.Members()}
+	read := func(s kv.Snapshot) error {
 		look.Rows, damaged = look.Rows[:0], nil
 		b, err := s.Get(keyspace.RosterKey())
 		if err != nil {
@@ -218,7 +219,8 @@ func (e *Engine) lookAround(ctx context.Context) error {
 			look.Rows = append(look.Rows, sighting)
 		}
 		return nil
-	})
+	}
+	err := e.called(ctx, func(ctx context.Context) error { return e.firstOf(ctx, ranges, MaxServers, read) })
 	if err != nil {
 		return err
 	}

@@ -18,13 +18,21 @@ func prefetches(s kv.Store) bool {
 
 // hintedViewer is a store that makes use of hints of what a snapshot is read for.
 type hintedViewer interface {
-	ViewHinted(ctx context.Context, prefetch []kv.Range, fn func(kv.Snapshot) error) error
+	ViewHinted(ctx context.Context, prefetch []kv.Range, rows int, fn func(kv.Snapshot) error) error
 }
 
 // snapshot is kv.Store.View with what fn will probably read; read may be nil.
 func (e *Engine) snapshot(ctx context.Context, workspace string, read func(keyspace.Keys) []kv.Range, fn func(kv.Snapshot) error) error {
 	if v, ok := e.store.(hintedViewer); ok && e.prefetches && read != nil {
-		return v.ViewHinted(ctx, read(keyspace.For(workspace, e.layout)), fn)
+		return v.ViewHinted(ctx, read(keyspace.For(workspace, e.layout)), 0, fn)
+	}
+	return e.store.View(ctx, fn)
+}
+
+// firstOf is kv.Store.View for an fn that reads the first rows entries of ranges.
+func (e *Engine) firstOf(ctx context.Context, ranges []kv.Range, rows int, fn func(kv.Snapshot) error) error {
+	if v, ok := e.store.(hintedViewer); ok && e.prefetches {
+		return v.ViewHinted(ctx, ranges, rows, fn)
 	}
 	return e.store.View(ctx, fn)
 }

@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
+	"abide/internal/cluster"
+	"abide/internal/deliver"
 	"abide/internal/keyspace"
 	"abide/kv/memkv"
 	"abide/protocol"
@@ -64,5 +67,41 @@ func TestReadsAreForeseen(t *testing.T) {
 	// One raises the clock's ceiling.
 	if after := s.Stats(); after.Trips-before.Trips > after.Closures-before.Closures+1 {
 		t.Errorf("timers: %d round trips for %d transactions", after.Trips-before.Trips, after.Closures-before.Closures)
+	}
+}
+
+// What loops look at again and again is one round trip.
+func TestLooksAreOneRoundTrip(t *testing.T) {
+	s := memkv.Open(memkv.Options{Remote: true, Keys: keyspace.Register()})
+	t.Cleanup(func() { s.Close() })
+	f := fixtureOver(t, s, newManual())
+	f.members.observer = cluster.NewObserver(f.opt.ServerID)
+	ctx := context.Background()
+	f.do(200, &protocol.PromiseCreate{ID: "p", TimeoutAt: far, Tags: tags(protocol.TagTimer, "true")})
+	seats := []deliver.Seat{{Workspace: "default", Group: "g", PID: "a"}, {Workspace: "default", Group: "g", PID: "b"}, {Workspace: "w", Group: "g", PID: "c"}}
+	for _, look := range []struct {
+		name          string
+		reads, writes uint64
+		run           func() error
+	}{
+		{"the next timer", 1, 0, func() error {
+			_, ok, err := f.NextDue(ctx)
+			if !ok {
+				t.Error("no timer")
+			}
+			return err
+		}},
+		{"the other servers", 1, 0, func() error { return f.lookAround(ctx) }},
+		{"new connections", 0, 1, func() error { _, err := Roster{f.Engine}.Record(ctx, seats, nil, nil); return err }},
+		{"ended connections", 0, 1, func() error { _, err := Roster{f.Engine}.Record(ctx, nil, nil, seats); return err }},
+	} {
+		before := s.Stats()
+		if err := look.run(); err != nil {
+			t.Fatal(look.name, err)
+		}
+		after := s.Stats()
+		if r, w := after.ViewTrips-before.ViewTrips, after.Trips-before.Trips; r != look.reads || w != look.writes {
+			t.Errorf("%s: %d round trips of snapshots and %d of transactions, want %d and %d", look.name, r, w, look.reads, look.writes)
+		}
 	}
 }

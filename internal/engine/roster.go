@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"abide/internal/deliver"
 	"abide/internal/keyspace"
@@ -34,7 +35,11 @@ func (e *Engine) Roster() deliver.Roster {
 // Record implements deliver.Roster: one transaction.
 func (o Roster) Record(ctx context.Context, made, again, ended []deliver.Seat) (numbers []int64, err error) {
 	e := o.engine
-	_, err = kv.Run(ctx, e.store, kv.Hints{}, func(tx kv.Tx) (err error) {
+	var hints kv.Hints
+	if e.prefetches {
+		hints.Prefetch = e.readsOfSeats(made, again, ended)
+	}
+	_, err = kv.Run(ctx, e.store, hints, func(tx kv.Tx) (err error) {
 		numbers, err = e.record(tx, made, again, ended)
 		return err
 	})
@@ -42,6 +47,15 @@ func (o Roster) Record(ctx context.Context, made, again, ended []deliver.Seat) (
 		err = e.resolve(ctx, err)
 	}
 	return numbers, err
+}
+
+// readsOfSeats names the rows of connections, and the roster.
+func (e *Engine) readsOfSeats(lists ...[]deliver.Seat) []kv.Range {
+	ranges := []kv.Range{keyspace.Only(keyspace.RosterKey())}
+	for _, seat := range slices.Concat(lists...) {
+		ranges = append(ranges, keyspace.Only(keyspace.For(seat.Workspace, e.layout).Connection(seat.Group, seat.PID)))
+	}
+	return ranges
 }
 
 // record writes connections down; see deliver.Roster.

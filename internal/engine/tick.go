@@ -88,7 +88,7 @@ func (e *Engine) due(ctx context.Context, kind keyspace.TimerKind, shard, now in
 	all := keyspace.Timers(kind, shard, now)
 	for from := all; ; {
 		var rows []kv.Entry
-		err := e.store.View(ctx, func(s kv.Snapshot) (err error) {
+		err := e.firstOf(ctx, []kv.Range{from}, duePage, func(s kv.Snapshot) (err error) {
 			rows, err = s.Scan(from, duePage)
 			return err
 		})
@@ -239,7 +239,13 @@ func (e *Engine) nextDue(ctx context.Context, skip func(keyspace.Timer) bool) (d
 			dueAt, ok = t.DueAt, true
 		}
 	}
-	err = e.store.View(ctx, func(s kv.Snapshot) error {
+	var ranges []kv.Range
+	for _, kind := range keyspace.TimerKinds {
+		for shard := range e.layout.Shards {
+			ranges = append(ranges, keyspace.Timers(kind, shard, forever))
+		}
+	}
+	err = e.firstOf(ctx, ranges, 1, func(s kv.Snapshot) error {
 		dueAt, ok = 0, false
 		for _, kind := range keyspace.TimerKinds {
 			for shard := range e.layout.Shards {

@@ -131,8 +131,8 @@ func (r *reads) keep(f *Fetch) {
 // those that are named hold few.
 const maxPrefetchRows = 128
 
-// hint notes what hints name and is not known yet.
-func (r *reads) hint(hints []kv.Range) {
+// hint notes what hints name and is not known yet, of a range its first rows entries.
+func (r *reads) hint(hints []kv.Range, rows int) {
 	for _, h := range hints {
 		if len(h.Start) == 0 || bytes.Compare(h.Start, h.End) >= 0 {
 			continue
@@ -143,7 +143,7 @@ func (r *reads) hint(hints []kv.Range) {
 			}
 		} else if bytes.Compare(r.cache.coveredTo(h.Start), h.End) < 0 {
 			r.need.Scans = append(r.need.Scans, Scan{
-				Range: kv.Range{Start: bytes.Clone(h.Start), End: bytes.Clone(h.End)}, Limit: maxPrefetchRows})
+				Range: kv.Range{Start: bytes.Clone(h.Start), End: bytes.Clone(h.End)}, Limit: rows})
 		}
 	}
 }

@@ -18,8 +18,9 @@ type remoteView struct {
 }
 
 // ViewHinted is View with what fn will probably read, so that an engine with round trips fetches it with the
-// snapshot; see kv.Hints.Prefetch.
-func (s *Store) ViewHinted(ctx context.Context, prefetch []kv.Range, fn func(kv.Snapshot) error) error {
+// snapshot; see kv.Hints.Prefetch. Of each range the first rows entries are fetched; with 0, and at most, as many as of
+// the hints of an Update.
+func (s *Store) ViewHinted(ctx context.Context, prefetch []kv.Range, rows int, fn func(kv.Snapshot) error) error {
 	if s.remote == nil {
 		return s.View(ctx, fn)
 	}
@@ -29,11 +30,11 @@ func (s *Store) ViewHinted(ctx context.Context, prefetch []kv.Range, fn func(kv.
 	if s.closing.Load() {
 		return s.opt.fault(kv.ErrClosed, "view", nil, "")
 	}
-	return s.viewRemote(ctx, prefetch, fn)
+	return s.viewRemote(ctx, prefetch, rows, fn)
 }
 
 // viewRemote runs fn on a snapshot. It is taken before fn begins, which may commit something else before it reads.
-func (s *Store) viewRemote(ctx context.Context, hints []kv.Range, fn func(kv.Snapshot) error) error {
+func (s *Store) viewRemote(ctx context.Context, hints []kv.Range, rows int, fn func(kv.Snapshot) error) error {
 	engine, err := s.remote.Snapshot(ctx)
 	if err != nil {
 		if errors.Is(err, ctx.Err()) {
@@ -44,7 +45,10 @@ func (s *Store) viewRemote(ctx context.Context, hints []kv.Range, fn func(kv.Sna
 	defer engine.Release()
 	v := &remoteView{store: s, engine: engine}
 	v.reads = reads{cache: newOverlay(), fetch: v.fetch, direct: true}
-	v.hint(hints)
+	if rows <= 0 || rows > maxPrefetchRows {
+		rows = maxPrefetchRows
+	}
+	v.hint(hints, rows)
 	first := v.take()
 	s.views.Add(1)
 	s.viewTrips.Add(1)

@@ -111,7 +111,7 @@ func (m *rounds) travel() {
 	for i := range m.waiting {
 		if w := &m.waiting[i]; !w.hinted {
 			w.hinted = true
-			m.reads.hint(w.job.prefetch)
+			m.reads.hint(w.job.prefetch, maxPrefetchRows)
 		}
 	}
 	if m.run.begun {

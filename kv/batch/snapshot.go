@@ -22,7 +22,7 @@ var _ kv.Snapshot = (*snapshot)(nil)
 // View runs fn on a snapshot of its own; see kv.Store.
 func (s *Store) View(ctx context.Context, fn func(kv.Snapshot) error) (err error) {
 	if s.remote != nil {
-		return s.ViewHinted(ctx, nil, fn)
+		return s.ViewHinted(ctx, nil, 0, fn)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
