@@ -211,10 +211,31 @@ func (w *world) compareClocks() {
 		}
 		high = max(high, now)
 	}
-	if w.apart = max(w.apart, high-low); w.apart > 0 {
+	w.wereApart(high - low)
+	w.furthest = max(w.furthest, high)
+}
+
+func (w *world) wereApart(ms int64) {
+	if w.apart = max(w.apart, ms); w.apart > 0 {
 		w.follower.model = nil // it knows one clock
 	}
-	w.furthest = max(w.furthest, high)
+}
+
+// starting is called when a server begins to open the store, and what it returns when it has. It begins above what
+// all others had served when it read their ceilings; what they serve while it opens it cannot know of, and whoever
+// does and dies before it is up is never compared with it.
+func (w *world) starting() (started func(now int64)) {
+	if !w.shared() {
+		return func(int64) {}
+	}
+	w.follow()
+	latest := w.follower.latest
+	return func(now int64) {
+		w.follow()
+		if w.follower.latest > latest {
+			w.wereApart(w.follower.latest - now)
+		}
+	}
 }
 
 // lateMs is how much later than a single server's a timer may fire when all is well: its owner may be one that does

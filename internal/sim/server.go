@@ -87,6 +87,7 @@ func (s *server) boot() {
 	s.life++
 	life := s.life
 	s.handle = &handle{world: w, server: s, disk: w.disk, store: s.store}
+	started := w.starting()
 	e, err := engine.Open(context.Background(), s.handle, engine.Options{
 		RetryTimeoutMs:  retryTimeout.Milliseconds(),
 		PollIntervalMs:  pollInterval.Milliseconds(),
@@ -109,6 +110,7 @@ func (s *server) boot() {
 		return
 	}
 	w.log("server %d is up, life %d", s.index, life)
+	started(e.Now())
 	w.trouble(0)
 	w.stats.Lives++
 	s.engine = e
