@@ -3,34 +3,22 @@ package mysqlkv
 import (
 	"errors"
 	"maps"
-	"math/bits"
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"abide/kv"
 	"abide/kv/batch"
 )
-
-// LatencyClasses is how many classes Latency tells apart.
-const LatencyClasses = 14
-
-// Latency counts durations: in Classes by powers of two, below 1 ms, 2, 4, ... 4,096 ms and above.
-type Latency struct {
-	Count     uint64
-	SumMicros uint64
-	Classes   [LatencyClasses]uint64
-}
 
 // Stats count since the store was opened, but for what is said to be so now.
 type Stats struct {
 	batch.Stats
 	// CommitLatency times the round trip that ends a physical transaction with writes; with it go the finding out of
 	// what became of lost ones.
-	CommitLatency Latency
+	CommitLatency batch.Latency
 	// LockWait times a physical transaction from its begin to the writers' lock, one round trip included.
-	LockWait Latency
+	LockWait batch.Latency
 	// WriteTrips and ReadTrips are round trips: of physical transactions, commits included, and of snapshots.
 	WriteTrips, ReadTrips uint64
 	// Connects are the connections made, Failures the failed batches and connections by cause: the number of a server's error,
@@ -48,29 +36,9 @@ type Stats struct {
 	Flushes uint64
 }
 
-// latency is a Latency that many may add to.
-type latency struct {
-	count, sum atomic.Uint64
-	classes    [LatencyClasses]atomic.Uint64
-}
-
-func (l *latency) add(d time.Duration) {
-	l.count.Add(1)
-	l.sum.Add(uint64(max(0, d.Microseconds())))
-	l.classes[min(bits.Len64(uint64(max(0, d.Milliseconds()))), LatencyClasses-1)].Add(1)
-}
-
-func (l *latency) get() Latency {
-	out := Latency{Count: l.count.Load(), SumMicros: l.sum.Load()}
-	for i := range l.classes {
-		out.Classes[i] = l.classes[i].Load()
-	}
-	return out
-}
-
 // counters are what Stats are made of.
 type counters struct {
-	commits, lockWaits                      latency
+	commits, lockWaits                      batch.LatencyCounter
 	writeTrips, readTrips, connects         atomic.Uint64
 	resolved, unknown, readerWaits, flushes atomic.Uint64
 
@@ -112,8 +80,8 @@ func (s *Store) Stats() Stats {
 	c.mu.Unlock()
 	return Stats{
 		Stats:         s.Store.Stats(),
-		CommitLatency: c.commits.get(),
-		LockWait:      c.lockWaits.get(),
+		CommitLatency: c.commits.Get(),
+		LockWait:      c.lockWaits.Get(),
 		WriteTrips:    c.writeTrips.Load(),
 		ReadTrips:     c.readTrips.Load(),
 		Connects:      c.connects.Load(),

@@ -107,7 +107,7 @@ func (w *writer) lock(f *batch.Fetch) (uint64, error) {
 	script := &script{limit: w.session.packetBytes}
 	script.add("BEGIN", nil)
 	script.add(lockCounter, func(row []driver.Value) (err error) {
-		w.stats.lockWaits.add(w.clock().Sub(began))
+		w.stats.lockWaits.Add(w.clock().Sub(began))
 		found = true
 		sequence, err = decodeSequence(column(row, 0))
 		return err
@@ -186,7 +186,7 @@ func (w *writer) Commit(c batch.Commit) error {
 	w.horizon.commits(c.Sequence)
 	err := w.commit(c)
 	w.horizon.commits(0)
-	w.stats.commits.add(w.clock().Sub(began))
+	w.stats.commits.Add(w.clock().Sub(began))
 	if err != nil {
 		w.stats.failed(err)
 	}

@@ -2,32 +2,20 @@ package pgkv
 
 import (
 	"maps"
-	"math/bits"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"abide/kv/batch"
 )
-
-// LatencyClasses is how many classes Latency tells apart.
-const LatencyClasses = 14
-
-// Latency counts durations: in Classes by powers of two, below 1 ms, 2, 4, ... 4,096 ms and above.
-type Latency struct {
-	Count     uint64
-	SumMicros uint64
-	Classes   [LatencyClasses]uint64
-}
 
 // Stats count since the store was opened, but for what is said to be so now.
 type Stats struct {
 	batch.Stats
 	// CommitLatency times the round trip that ends a physical transaction with writes; with it go the finding out of what
 	// became of lost ones.
-	CommitLatency Latency
+	CommitLatency batch.Latency
 	// LockWait times a physical transaction from its begin to the lock, one round trip included.
-	LockWait Latency
+	LockWait batch.Latency
 	// WriteTrips and ReadTrips are round trips: of physical transactions, commits included, and of snapshots.
 	WriteTrips, ReadTrips uint64
 	// Connects are the connections made, Failures the failed calls by cause: a SQLSTATE, "timeout" or "connection".
@@ -45,28 +33,8 @@ type Stats struct {
 	Listening bool
 }
 
-// latency is a Latency that many may add to.
-type latency struct {
-	count, sum atomic.Uint64
-	classes    [LatencyClasses]atomic.Uint64
-}
-
-func (l *latency) add(d time.Duration) {
-	l.count.Add(1)
-	l.sum.Add(uint64(max(0, d.Microseconds())))
-	l.classes[min(bits.Len64(uint64(max(0, d.Milliseconds()))), LatencyClasses-1)].Add(1)
-}
-
-func (l *latency) get() Latency {
-	out := Latency{Count: l.count.Load(), SumMicros: l.sum.Load()}
-	for i := range l.classes {
-		out.Classes[i] = l.classes[i].Load()
-	}
-	return out
-}
-
 type stats struct {
-	commits, lockWaits                       latency
+	commits, lockWaits                       batch.LatencyCounter
 	trips, readTrips, connects               atomic.Uint64
 	resolved, unknown, readerWaits, hintsGot atomic.Uint64
 	reading                                  atomic.Int64
@@ -99,8 +67,8 @@ func (s *Store) Stats() Stats {
 	c.mu.Unlock()
 	return Stats{
 		Stats:         s.Store.Stats(),
-		CommitLatency: c.commits.get(),
-		LockWait:      c.lockWaits.get(),
+		CommitLatency: c.commits.Get(),
+		LockWait:      c.lockWaits.Get(),
 		WriteTrips:    c.trips.Load(),
 		ReadTrips:     c.readTrips.Load(),
 		Connects:      c.connects.Load(),

@@ -93,7 +93,7 @@ func (w *writer) lock(ctx context.Context, f *batch.Fetch) (uint64, error) {
 	var found *counter
 	calls := append(w.conn.begun(&w.stmts.beginWrite), call{statement: &w.stmts.lock, args: [][]byte{counterKey},
 		row: func(values [][]byte) (err error) {
-			w.stats.lockWaits.add(w.since(started))
+			w.stats.lockWaits.Add(w.since(started))
 			c, err := parseCounter(values[0])
 			if err != nil {
 				return err
@@ -179,7 +179,7 @@ func (w *writer) Commit(c batch.Commit) error {
 	defer w.turn.Unlock()
 	started := w.now()
 	err := w.commit(c)
-	w.stats.commits.add(w.since(started))
+	w.stats.commits.Add(w.since(started))
 	w.health.note(err)
 	return err
 }
