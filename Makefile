@@ -65,8 +65,8 @@ mutants: ## Plant faults and check that a test finds each (MUTANTS=... for some 
 	$(GO) test ./internal/mutant -run '^TestMutants$$' -v -timeout 3h -mutants $(MUTANTS)
 
 # The suites above the contract, and the server under a real SDK, with a store that never signals. Left out are the
-# tests that are about being woken early.
-SIGNALS_TESTED = ^(TestArmedTimerWakesTheLoop|TestPausedWorkspace|TestPoisonedStepHoldsUpNobody|TestCommitsHintDelivery|TestBenchWithItsOwnServer)$$
+# tests that are about signals themselves and about not having to wait.
+SIGNALS_TESTED = ^(TestArmedTimerWakesTheLoop|TestPausedWorkspace|TestPoisonedStepHoldsUpNobody|TestCommitsHintDelivery|TestBenchWithItsOwnServer|TestSignalsSayWhoseTheyAre|TestArmedHereFiresHere|TestDrainGoesOn)$$
 .PHONY: signal-free
 signal-free: ## Check that everything still happens, later, when every signal is dropped
 	$(GO) test -tags dropsignals -skip '$(SIGNALS_TESTED)' ./internal/machine ./internal/store ./internal/engine ./internal/deliver ./internal/api ./internal/crash ./cmd/abide
