@@ -162,19 +162,27 @@ func TestInFlightLimit(t *testing.T) {
 // TestBodiesInMemoryAreBounded: senders that stall hold memory for what they sent, up to a limit.
 func TestBodiesInMemoryAreBounded(t *testing.T) {
 	f := start(t, api.Options{MaxBufferedBytes: 1}) // becomes room for two bodies
-	part := "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n" + strings.Repeat(" ", 1_500_000)
+	head := "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\nExpect: 100-continue\r\n\r\n"
 	var stalled []net.Conn
 	for range 2 {
 		conn, err := net.Dial("tcp", f.addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(conn, part); err != nil {
+		if _, err := io.WriteString(conn, head); err != nil {
+			t.Fatal(err)
+		}
+		// The server asks for the body when it begins to read it.
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, " 100 ") {
+			t.Fatalf("%q, %v", line, err)
+		}
+		if _, err := io.WriteString(conn, strings.Repeat(" ", 1_500_000)); err != nil {
 			t.Fatal(err)
 		}
 		stalled = append(stalled, conn)
 	}
-	// Both have sent all that they will; what they wrote may still be on its way.
+	// Both have sent all that they will; what they wrote may still be on its way, and must not meet the next one there.
+	time.Sleep(300 * time.Millisecond)
 	refused := false
 	for range 200 {
 		got := f.raw(request("POST", "/", strings.Repeat(" ", 2_000_000)))
