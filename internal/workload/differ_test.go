@@ -137,7 +137,7 @@ const differentialRequests = 2000
 
 // TestDifferential asks the same of the server and of the model.
 func TestDifferential(t *testing.T) {
-	for name, runs := range map[string]int{"sqlite": long(3, 300), "memory": long(1, 30)} {
+	for name, runs := range map[string]int{"sqlite": long(3, 300), "memory": long(1, 300)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			differential(t, startServerOn(t, name), seeds(t, runs), differentialRequests)
