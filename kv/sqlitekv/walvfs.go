@@ -33,7 +33,7 @@ const maxWALBuffer = 512 << 10
 
 func (v bufferedWALs) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
 	f, flags, err := v.base.Open(name, flags)
-	return v.wrap(name, f, flags, err, &atomic.Uint64{})
+	return v.wrap(name, f, flags, err, nil)
 }
 
 // OpenFilename implements vfs.VFSFilename, which the system's files need. SQLite would make a log that
@@ -81,14 +81,11 @@ func countLogSyncs() (name string, failed *atomic.Uint64) {
 	return name, failed
 }
 
-// logSyncsOf is the counter of that name; one that nobody reads if there is none.
+// logSyncsOf is the counter of that name; nil if there is none.
 func logSyncsOf(name string) *atomic.Uint64 {
 	logSyncs.Lock()
 	defer logSyncs.Unlock()
-	if failed := logSyncs.failed[name]; failed != nil {
-		return failed
-	}
-	return &atomic.Uint64{}
+	return logSyncs.failed[name]
 }
 
 func forgetLogSyncs(name string) {

@@ -199,11 +199,11 @@ func (w *writer) rereadLog() (err error) {
 		return errSnapshotsOpen
 	}
 	defer func() {
-		if err != nil && w.pending == nil {
-			w.readers.resume(nil)
-			return
+		away := err
+		if w.pending == nil {
+			away = nil
 		}
-		w.readers.resume(err)
+		w.readers.resume(away)
 	}()
 	p := w.checkpointer
 	if p.conn != nil {
