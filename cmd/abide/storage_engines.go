@@ -7,6 +7,7 @@ import (
 
 	"abide/internal/keyspace"
 	"abide/internal/metrics"
+	"abide/kv/batch"
 	"abide/kv/mysqlkv"
 	"abide/kv/pgkv"
 	"abide/kv/sqlitekv"
@@ -77,20 +78,22 @@ func sqliteFigures(s dataStore) metrics.Store {
 
 func postgresFigures(s dataStore) metrics.Store {
 	st := s.(*pgkv.Store).Stats()
-	return metrics.Store{Engine: enginePostgres, Durable: weakness(s) == "", Batch: st.Stats, FileBytes: -1, LogBytes: -1, Remote: &metrics.Remote{
-		WriteTrips: st.WriteTrips, ReadTrips: st.ReadTrips, Failures: st.Failures,
-		LockWaits: st.LockWait.Count, LockWait: time.Duration(st.LockWait.SumMicros) * time.Microsecond,
-		Connects: st.Connects, Resolved: st.Resolved, Readers: st.Readers, Reading: st.Reading, ReaderWaits: st.ReaderWaits,
-		Hints: st.Hints, Listening: st.Listening,
-	}}
+	figures := remoteFigures(enginePostgres, s, st.Stats, st.RemoteStats)
+	figures.Remote.Hints, figures.Remote.Listening = st.Hints, st.Listening
+	return figures
 }
 
 func mysqlFigures(s dataStore) metrics.Store {
 	st := s.(*mysqlkv.Store).Stats()
-	return metrics.Store{Engine: engineMySQL, Durable: weakness(s) == "", Batch: st.Stats, FileBytes: -1, LogBytes: -1, Remote: &metrics.Remote{
-		WriteTrips: st.WriteTrips, ReadTrips: st.ReadTrips, Failures: st.Failures,
-		LockWaits: st.LockWait.Count, LockWait: time.Duration(st.LockWait.SumMicros) * time.Microsecond,
-		Connects: st.Connects, Resolved: st.Resolved, Readers: st.Readers, Reading: st.Reading, ReaderWaits: st.ReaderWaits,
+	return remoteFigures(engineMySQL, s, st.Stats, st.RemoteStats)
+}
+
+// remoteFigures are those that every database has.
+func remoteFigures(engine string, s dataStore, st batch.Stats, remote batch.RemoteStats) metrics.Store {
+	return metrics.Store{Engine: engine, Durable: weakness(s) == "", Batch: st, FileBytes: -1, LogBytes: -1, Remote: &metrics.Remote{
+		WriteTrips: remote.WriteTrips, ReadTrips: remote.ReadTrips, Failures: remote.Failures,
+		LockWaits: remote.LockWait.Count, LockWait: time.Duration(remote.LockWait.SumMicros) * time.Microsecond,
+		Connects: remote.Connects, Resolved: remote.Resolved, Readers: remote.Readers, Reading: remote.Reading, ReaderWaits: remote.ReaderWaits,
 	}}
 }
 

@@ -133,7 +133,7 @@ func (s *snapshot) begin(f *batch.Fetch) error {
 
 // fail gives the connection up, unless the server still answers on it.
 func (s *snapshot) fail(err error) error {
-	s.stats.failed(cause(err))
+	s.stats.failures.Add(cause(err))
 	if s.conn != nil && !(isServerError(err) && s.ended()) {
 		s.conn.close()
 		s.conn = nil

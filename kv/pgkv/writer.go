@@ -159,7 +159,7 @@ func (w *writer) rollback() {
 
 // abandon ends a transaction after an error: a connection that the server still answers on is kept.
 func (w *writer) abandon(err error) {
-	w.stats.failed(cause(err))
+	w.stats.failures.Add(cause(err))
 	if isServerError(err) {
 		w.rollback()
 		return
@@ -200,7 +200,7 @@ func (w *writer) commit(c batch.Commit) error {
 		w.abandon(err)
 		return failure("commit", err)
 	}
-	w.stats.failed(cause(err))
+	w.stats.failures.Add(cause(err))
 	return w.lose(c.Sequence, err)
 }
 
@@ -279,7 +279,7 @@ func (w *writer) connect(ctx context.Context) error {
 	c, err := connect(ctx, w.config, w.stmts)
 	w.backoff.note(err)
 	if err != nil {
-		w.stats.failed(cause(err))
+		w.stats.failures.Add(cause(err))
 		return err
 	}
 	w.stats.connects.Add(1)
