@@ -145,7 +145,7 @@ func fullDisk(t *testing.T, folder string) {
 	if err := create("before"); err != nil {
 		t.Fatal(err)
 	}
-	if status, why := ready(t, r.url); status != 200 || why != "" {
+	if status, why := ready(t, r.url); status != 200 || why != "{\"ready\":true}\n" {
 		t.Errorf("with room: %d %q", status, why)
 	}
 	empty = fill(t, folder)

@@ -44,7 +44,7 @@ func TestServeOnDatabases(t *testing.T) {
 			if p, err := second.client(t).PromiseGet(t.Context(), "p"); err != nil || p.State != protocol.Pending {
 				t.Errorf("%+v %v", p, err)
 			}
-			if status, body := fetch(t, first.url+"/ready"); status != http.StatusOK || body != "" {
+			if status, body := fetch(t, first.url+"/ready"); status != http.StatusOK || body != "{\"ready\":true}\n" {
 				t.Errorf("/ready: %d %q", status, body)
 			}
 			_, text := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))

@@ -4,7 +4,7 @@
 // POST /            one request of the protocol; the HTTP status is the status of its head
 // GET  /poll/G/ID   a stream of messages for a worker
 // GET  /health      200 while the process lives
-// GET  /ready       200 while it can serve, else 503
+// GET  /ready       200 while it can serve, else 503; a JSON object says why
 //
 // Each also under /w/NAME, for the data of that workspace; without it, that of the workspace default. Paths
 // are served as they come, with the doubled slashes that SDKs make of a base URL; there are no redirects.
@@ -13,7 +13,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -192,24 +191,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 const legacyMessage = `{"error":"this endpoint is no longer supported; update the SDK to one that speaks the protocol of ` + protocol.Version + `"}`
-
-// serveReady asks the engine. The body of a refusal says why, for a person.
-func (h *Handler) serveReady(w http.ResponseWriter, r *http.Request) {
-	if h.draining.Load() {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), h.o.RequestTimeout)
-	defer cancel()
-	if err := h.engine.Ready(ctx); err != nil {
-		h.o.Log.Error("not ready", "error", err)
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, err.Error()+"\n")
-		return
-	}
-	h.serveReadyNote(w)
-}
 
 // servePoll hands a worker's connection to the Poll option.
 func (h *Handler) servePoll(w http.ResponseWriter, r *http.Request, route route) {

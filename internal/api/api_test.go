@@ -193,7 +193,7 @@ var paths = []struct {
 	{"GET", "//health", 200, "", "", ""},
 	{"HEAD", "/health", 200, "", "", ""},
 	{"POST", "/health", 405, "GET,HEAD", "", ""},
-	{"GET", "/ready", 200, "", "", ""},
+	{"GET", "/ready", 200, "", `{"ready":true}`, ""},
 	{"HEAD", "/ready", 200, "", "", ""},
 	{"POST", "/ready", 405, "GET,HEAD", "", ""},
 	{"GET", "/health/", 404, "", "", ""},
@@ -426,7 +426,7 @@ func TestDebug(t *testing.T) {
 func TestReady(t *testing.T) {
 	f := start(t, api.Options{})
 	f.engine.ready = errors.New("the store is gone")
-	if got := f.raw(request("GET", "/ready", "")); got.status != 503 || got.body != "the store is gone\n" {
+	if got := f.raw(request("GET", "/ready", "")); got.status != 503 || got.body != `{"ready":false,"reason":"the store is gone"}`+"\n" {
 		t.Errorf("%d %q", got.status, got.body)
 	}
 	if got := f.raw(request("GET", "/health", "")); got.status != 200 {
