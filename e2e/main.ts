@@ -8,10 +8,10 @@ import { PATIENCE, type Report } from "./harness/scenarios.ts";
 import { kinds } from "./harness/storage.ts";
 
 const usage = `usage: e2e/run [--suite NAME]... [--storage KIND[=URL]]... [--only PATTERN] [--seed N] [--kills N | SERVER,WORKER,BOTH[,DATABASE]]
-               [--transfers N] [--for TIME] [--out FOLDER]
+               [--transfers N] [--stops N] [--for TIME] [--out FOLDER]
 
   --suite      run only this suite (repeatable): typescript-0.11.4, typescript-0.11.5, python-0.7.4, python-0.8.1,
-               server, examples, kill, cluster (not on sqlite); and those that run only when they are named: hello, soak
+               server, examples, stop, kill, cluster (not on sqlite); and those that run only when they are named: hello, soak
   --storage    what the servers keep their data in (repeatable, one after the other): sqlite (default), postgres-15, postgres-18,
                mariadb-10.11, mysql-8.0. Without a URL each suite starts a database server of its own and may kill it
   --only       run only the scenarios whose name matches the regular expression
@@ -19,6 +19,7 @@ const usage = `usage: e2e/run [--suite NAME]... [--storage KIND[=URL]]... [--onl
   --kills      how often to kill the server, the worker, both, and the database (default 15,10,5,20; the long run is
                50,50,50,20); one number: so often the database and as often the others in turn, all in one go
   --transfers  money transfers in flight during the kill tests (default 100; with one number of kills 25)
+  --stops      how often the server is stopped by SIGTERM under load (default 5; the long run is 100)
   --for        how long the soak lasts, and the random kills of the cluster: 90s, 30m, 2h (default 60s)
   --out        folder for the soak's samples.csv and result.json (default e2e/.soak)
   --help       print this and do nothing`;
@@ -57,6 +58,7 @@ function options() {
         storage: { type: "string", multiple: true, default: ["sqlite"] },
         kills: { type: "string", default: "15,10,5,20" },
         transfers: { type: "string", default: "" },
+        stops: { type: "string", default: "5" },
         for: { type: "string", default: "60s" },
         out: { type: "string", default: file(".soak") },
         help: { type: "boolean", default: false },
@@ -65,7 +67,7 @@ function options() {
     new RegExp(values.only);
     for (const storage of values.storage) checkStorage(storage);
     if (!/^\d+(,\d+,\d+(,\d+)?)?$/.test(values.kills)) throw new Error("--kills wants one whole number, or SERVER,WORKER,BOTH, or SERVER,WORKER,BOTH,DATABASE");
-    for (const name of ["seed", "transfers"] as const) if (!/^\d+$/.test(values[name] || "1")) throw new Error(`--${name} wants a whole number`);
+    for (const name of ["seed", "transfers", "stops"] as const) if (!/^\d+$/.test(values[name] || "1")) throw new Error(`--${name} wants a whole number`);
     const soak = /^[1-9]\d{0,5}[smh]$/.test(values.for) ? inSeconds(values.for) : 0;
     if (soak < SOAK_SECONDS_MIN || soak > SOAK_SECONDS_MAX) throw new Error("--for wants a time such as 90s, 30m or 2h: from 40 seconds to a week");
     if (!values.help) return values;
@@ -89,7 +91,7 @@ function inSeconds(time: string): number {
   return Number(time.slice(0, -1)) * { s: 1, m: 60, h: 3600 }[time.at(-1) as "s" | "m" | "h"];
 }
 
-function suites({ only, seed, kills, transfers, for: time, out }: ReturnType<typeof options>): Suite[] {
+function suites({ only, seed, kills, transfers, stops, for: time, out }: ReturnType<typeof options>): Suite[] {
   const soakSeconds = inSeconds(time);
   return [
     ...["0.11.4", "0.11.5"].map((version) => ({
@@ -107,6 +109,7 @@ function suites({ only, seed, kills, transfers, for: time, out }: ReturnType<typ
     { name: "server", command: node, args: [file("server", "suite.ts"), only], timeoutMs: 120_000 },
     { name: "examples", command: node, args: [file("examples", "suite.ts"), only], timeoutMs: 120_000 },
     { name: "hello", command: node, args: [file("hello", "suite.ts"), only], timeoutMs: 180_000, onlyWhenNamed: true },
+    { name: "stop", command: node, args: [file("stop", "suite.ts"), only, seed, stops], timeoutMs: 400_000 + Number(stops) * 20_000 },
     { name: "kill", command: node, args: [file("kill", "suite.ts"), only, seed, kills, transfers], timeoutMs: 2_400_000 },
     {
       name: "cluster",
@@ -184,7 +187,7 @@ for (const storage of given.storage) {
   // The suites of one language run side by side; the kill tests want the machine for themselves.
   const together = (prefix: string) =>
     Promise.all(chosen.filter((suite) => suite.name.startsWith(prefix)).map((suite) => runSuite(suite, storage, tally)));
-  for (const prefix of ["hello", "typescript-", "python-", "server", "examples", "kill", "cluster", "soak"]) await together(prefix);
+  for (const prefix of ["hello", "typescript-", "python-", "server", "examples", "stop", "kill", "cluster", "soak"]) await together(prefix);
 }
 for (const reason of tally.skipped) console.log(`skip  ${reason}`);
 if (tally.passed + tally.failed === 0 && tally.skipped.length === 0) {

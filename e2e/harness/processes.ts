@@ -22,6 +22,8 @@ export interface ChildOptions {
   onMessage?: (message: unknown) => void;
   /** Called for each line of standard output. */
   onLine?: (line: string) => void;
+  /** Called for each line of standard error. */
+  onLogLine?: (line: string) => void;
   /** The child loads this module too: on SIGTERM it kills what it started itself, which SIGKILL would leave behind. */
   tidiesUp?: boolean;
   /** The child obeys lines, and tidies up and leaves when they end, as they do with this process: nobody kills it. */
@@ -48,7 +50,7 @@ export class Child {
     if (pid !== undefined && !options.obeysLines) groups.set(pid, this.tidiesUp ? "SIGTERM" : "SIGKILL");
     this.process.stdin?.on("error", () => {}); // it has ended, which whoever waits for its answer sees
     this.keepLines(this.process.stdout, options.onLine);
-    this.keepLines(this.process.stderr);
+    this.keepLines(this.process.stderr, options.onLogLine);
     if (options.onMessage) this.process.on("message", options.onMessage);
     this.ended = new Promise((resolve) => {
       this.process.on("error", (error) => {

@@ -11,6 +11,8 @@ import { atMost } from "./waiting.ts";
 const START_MS_MAX = 30_000;
 /** How long a server may take to leave after SIGTERM. */
 const STOP_MS_MAX = 15_000;
+/** Lines of a server's log that no server writes that is well: errors, panics, and a stop that gave up on something. */
+const FAULTY = /level=ERROR|^panic:|^fatal error:|^goroutine \d+ \[|"panic in|WARNING: DATA RACE|at the shutdown timeout|was not closed in time/;
 
 /** The server binary that is tested; the `run` script builds it and names it. */
 export function serverBinary(): string {
@@ -24,6 +26,8 @@ export class Server {
   readonly store: Store;
   private readonly port: number;
   private readonly args: string[];
+  /** Lines of the log, over all starts, that tell of a fault: at most a hundred. */
+  readonly faults: string[] = [];
   private child: Child | undefined;
   /** Output of the processes before the present one: a failure often begins there. */
   private earlierLines: string[] = [];
@@ -58,7 +62,11 @@ export class Server {
   /** Starts the server again on the same port and store, and waits until it is ready. */
   async restart(): Promise<void> {
     if (this.child) this.earlierLines = [...this.earlierLines, ...this.child.lines].slice(-200);
-    this.child = new Child(serverBinary(), this.args);
+    this.child = new Child(serverBinary(), this.args, {
+      onLogLine: (line) => {
+        if (FAULTY.test(line) && this.faults.length < 100) this.faults.push(line);
+      },
+    });
     await this.untilReady();
   }
 
