@@ -22,13 +22,30 @@ type Outbox struct{ engine *Engine }
 // Outbox returns the engine's outbox.
 func (e *Engine) Outbox() Outbox { return Outbox{e} }
 
-func destination(d deliver.Destination) keyspace.Destination {
-	return keyspace.Destination{Poll: true, Group: d.Group, PID: d.PID}
+// ask is a question for a page of a queue: what of it comes after a cursor, at most limit entries.
+type ask struct {
+	workspace string
+	to        keyspace.Destination
+	after     string
+	limit     int
+}
+
+// pollAsks are delivery's asks.
+func pollAsks(asks []deliver.Ask) []ask {
+	out := make([]ask, len(asks))
+	for i, a := range asks {
+		out[i] = ask{a.Workspace, keyspace.Destination{Poll: true, Group: a.Group, PID: a.PID}, a.After, a.Limit}
+	}
+	return out
 }
 
 // Executes implements deliver.Outbox. The cursor is the last key of the page.
-func (o Outbox) Executes(ctx context.Context, asks []deliver.Ask) (pages []deliver.ExecutePage, err error) {
-	e := o.engine
+func (o Outbox) Executes(ctx context.Context, asks []deliver.Ask) ([]deliver.ExecutePage, error) {
+	return o.engine.executePages(ctx, pollAsks(asks))
+}
+
+// executePages answers asks about executes.
+func (e *Engine) executePages(ctx context.Context, asks []ask) (pages []deliver.ExecutePage, err error) {
 	now := e.clock.now()
 	foreseen := func(keyspace.Keys) (ranges []kv.Range) {
 		for _, a := range asks {
@@ -45,7 +62,7 @@ func (o Outbox) Executes(ctx context.Context, asks []deliver.Ask) (pages []deliv
 		}
 		var records []kv.Range
 		for i, q := range queued {
-			records = append(records, readsOfObjects(keyspace.For(asks[i].Workspace, e.layout), q.ids...)...)
+			records = append(records, readsOfObjects(keyspace.For(asks[i].workspace, e.layout), q.ids...)...)
 		}
 		if err := e.learn(s, records); err != nil {
 			return err
@@ -53,7 +70,7 @@ func (o Outbox) Executes(ctx context.Context, asks []deliver.Ask) (pages []deliv
 		pages = make([]deliver.ExecutePage, len(queued))
 		for i, q := range queued {
 			pages[i].Next = q.next
-			if pages[i].Executes, err = e.executable(s, asks[i].Workspace, now, q.ids); err != nil {
+			if pages[i].Executes, err = e.executable(s, asks[i].workspace, now, q.ids); err != nil {
 				return err
 			}
 		}
@@ -69,10 +86,10 @@ type queuedPage struct {
 }
 
 // queuedExecutes reads the index for asks, as far as deliver.MaxPage entries go.
-func (e *Engine) queuedExecutes(s kv.Snapshot, asks []deliver.Ask) (pages []queuedPage, err error) {
+func (e *Engine) queuedExecutes(s kv.Snapshot, asks []ask) (pages []queuedPage, err error) {
 	left := deliver.MaxPage
 	for _, a := range asks {
-		limit := min(a.Limit, left)
+		limit := min(a.limit, left)
 		if limit <= 0 {
 			break
 		}
@@ -115,7 +132,7 @@ func (e *Engine) executable(s kv.Snapshot, workspace string, now int64, ids []st
 			return nil, err
 		}
 		if o != nil && o.Task != nil && op.Executable(o, o.Task.Version) {
-			found = append(found, deliver.Execute{Workspace: workspace, ID: id, Version: o.Task.Version, Address: o.Target()})
+			found = append(found, deliver.Execute{Workspace: workspace, ID: id, Version: o.Task.Version, Address: o.Target(), Trace: o.Trace})
 		}
 	}
 	return found, nil
@@ -125,14 +142,14 @@ func (e *Engine) executable(s kv.Snapshot, workspace string, now int64, ids []st
 type executeRange struct{ all, rest kv.Range }
 
 // executesOf are the ranges that an ask is about: none in a workspace that is paused.
-func (e *Engine) executesOf(a deliver.Ask) (ranges []executeRange) {
-	if e.paused.has(a.Workspace) {
+func (e *Engine) executesOf(a ask) (ranges []executeRange) {
+	if e.paused.has(a.workspace) {
 		return nil
 	}
-	keys := keyspace.For(a.Workspace, e.layout)
+	keys := keyspace.For(a.workspace, e.layout)
 	for shard := range e.layout.Shards {
-		all := keys.Executes(destination(a.Destination), shard)
-		if rest, ok := executesAfter(all, a.After); ok {
+		all := keys.Executes(a.to, shard)
+		if rest, ok := executesAfter(all, a.after); ok {
 			ranges = append(ranges, executeRange{all, rest})
 		}
 	}
@@ -175,6 +192,7 @@ func (o Outbox) CheckExecutes(ctx context.Context, workspace string, hinted []de
 				return err
 			}
 			if op.Executable(o, h.Version) {
+				h.Trace = o.Trace
 				valid = append(valid, h)
 			}
 		}
@@ -199,18 +217,20 @@ func (o Outbox) ExecutesDelivered(ctx context.Context, workspace string, deliver
 }
 
 // Unblocks implements deliver.Outbox. The cursor is the last key of the page.
-func (o Outbox) Unblocks(ctx context.Context, asks []deliver.Ask) (pages []deliver.UnblockPage, err error) {
+func (o Outbox) Unblocks(ctx context.Context, polled []deliver.Ask) (pages []deliver.UnblockPage, err error) {
 	e := o.engine
 	now := e.clock.now()
-	foreseen := func(keyspace.Keys) (ranges []kv.Range) {
-		for _, a := range asks {
-			ranges = append(ranges, e.unblocksAfter(a))
-		}
-		return ranges
-	}
-	err = e.snapshot(ctx, "", foreseen, func(s kv.Snapshot) error {
-		queued, err := e.queuedUnblocks(s, asks)
+	asks := pollAsks(polled)
+	err = e.snapshot(ctx, "", e.foreseenUnblocks(asks), func(s kv.Snapshot) error {
+		queued, err := e.queuedUnblocks(s, asks, deliver.MaxUnblockPage)
 		if err != nil {
+			return err
+		}
+		var records []kv.Range
+		for i, q := range queued {
+			records = append(records, unblocksOf(asks[i].workspace, e.layout, q.rows)...)
+		}
+		if err := e.learn(s, records); err != nil {
 			return err
 		}
 		pages = pages[:0]
@@ -237,27 +257,35 @@ type unblockRows struct {
 	next string
 }
 
-// unblocksAfter is the range that an ask is about.
-func (e *Engine) unblocksAfter(a deliver.Ask) kv.Range {
-	all := keyspace.For(a.Workspace, e.layout).Unblocks(destination(a.Destination))
-	if a.After == "" {
-		return all
+// foreseenUnblocks names what asks about unblock messages read of the index.
+func (e *Engine) foreseenUnblocks(asks []ask) func(keyspace.Keys) []kv.Range {
+	return func(keyspace.Keys) (ranges []kv.Range) {
+		for _, a := range asks {
+			ranges = append(ranges, e.unblocksAfter(a))
+		}
+		return ranges
 	}
-	return keyspace.After(all, []byte(a.After))
 }
 
-// queuedUnblocks reads the index for asks, as far as deliver.MaxUnblockPage entries go, and what the messages are
-// made of. That of a workspace that is paused shows as empty.
-func (e *Engine) queuedUnblocks(s kv.Snapshot, asks []deliver.Ask) (pages []unblockRows, err error) {
-	left := deliver.MaxUnblockPage
-	var records []kv.Range
+// unblocksAfter is the range that an ask is about.
+func (e *Engine) unblocksAfter(a ask) kv.Range {
+	all := keyspace.For(a.workspace, e.layout).Unblocks(a.to)
+	if a.after == "" {
+		return all
+	}
+	return keyspace.After(all, []byte(a.after))
+}
+
+// queuedUnblocks reads the index for asks, as far as so many entries go. That of a workspace that is paused shows as
+// empty.
+func (e *Engine) queuedUnblocks(s kv.Snapshot, asks []ask, left int) (pages []unblockRows, err error) {
 	for _, a := range asks {
-		limit := min(a.Limit, left)
+		limit := min(a.limit, left)
 		if limit <= 0 {
 			break
 		}
 		var page unblockRows
-		if !e.paused.has(a.Workspace) {
+		if !e.paused.has(a.workspace) {
 			if page.rows, err = s.Scan(e.unblocksAfter(a), limit); err != nil {
 				return nil, err
 			}
@@ -266,10 +294,9 @@ func (e *Engine) queuedUnblocks(s kv.Snapshot, asks []deliver.Ask) (pages []unbl
 			page.next = string(page.rows[n-1].Key)
 		}
 		left -= len(page.rows)
-		records = append(records, unblocksOf(a.Workspace, e.layout, page.rows)...)
 		pages = append(pages, page)
 	}
-	return pages, e.learn(s, records)
+	return pages, nil
 }
 
 // unblockPage makes the messages of a page of the index, and ends after those that reach so many bytes.
