@@ -200,6 +200,8 @@ type Message struct {
 	ServerURL string
 	Task      TaskRef
 	Promise   Promise
+	// Trace is the trace that an execute's task is part of; nil if its head says none.
+	Trace *Trace
 }
 
 // DecodeMessage reads a message as AppendExecute and AppendUnblock write it. A message of another kind
@@ -213,7 +215,11 @@ func DecodeMessage(text []byte) (Message, error) {
 		return Message{}, errors.New("the message has no kind")
 	}
 	m := Message{Kind: kind}
-	m.ServerURL, _ = stringMember(anyMember(whole(text), "head"), "serverUrl")
+	head := anyMember(whole(text), "head")
+	m.ServerURL, _ = stringMember(head, "serverUrl")
+	parent, _ := stringMember(head, "traceparent")
+	state, _ := stringMember(head, "tracestate")
+	m.Trace = ParseTrace(parent, state)
 	data := anyMember(whole(text), "data")
 	var err error
 	switch kind {

@@ -238,7 +238,7 @@ func (b SnapBody) AppendJSON(dst []byte) []byte {
 		dst = appendString(append(dst, `{"address":`...), m.Address)
 		dst = appendName(dst, "message")
 		if m.Execute != nil {
-			dst = appendExecute(dst, "", *m.Execute)
+			dst = appendExecute(dst, "", *m.Execute, nil)
 		} else if m.Unblock != nil {
 			dst = appendUnblock(dst, *m.Unblock)
 		} else {

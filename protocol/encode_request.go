@@ -13,6 +13,8 @@ type Head struct {
 	// DebugTime is the instant at which the request happens, in epoch milliseconds, where the server has
 	// debug on; nil for now.
 	DebugTime *int64
+	// Trace is the trace that the request is part of; nil for none.
+	Trace *Trace
 }
 
 // AppendRequest appends the envelope of a request. What it appends for a Request that breaks a rule is
@@ -35,7 +37,7 @@ func appendHead(dst []byte, head Head) []byte {
 	if head.DebugTime != nil {
 		dst = appendIntMember(dst, "resonate:debug_time", *head.DebugTime)
 	}
-	return append(dst, '}')
+	return append(appendTrace(dst, head.Trace), '}')
 }
 
 // appendData appends the data of any request.

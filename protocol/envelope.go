@@ -26,7 +26,11 @@ type Envelope struct {
 	// DebugTime is head["resonate:debug_time"], in epoch milliseconds; nil if absent. It counts only
 	// while debug is on.
 	DebugTime *int64
-	Data      Data
+	// Trace is the trace that head.traceparent and head.tracestate say; nil if they say none that is valid.
+	Trace *Trace
+	Data  Data
+
+	traceParent, traceState string
 }
 
 var envelopeFields = []field[Envelope]{
@@ -44,6 +48,8 @@ var headFields = []field[Envelope]{
 		n := d.integer(v, math.MinInt64)
 		e.DebugTime = &n
 	}},
+	{"traceparent", nullable, func(_ *decode, v value, e *Envelope) { e.traceParent, _ = v.text() }},
+	{"tracestate", nullable, func(_ *decode, v value, e *Envelope) { e.traceState, _ = v.text() }},
 }
 
 // DecodeEnvelope reads the body of a request. Whether there is an operation of that kind, and whether it
@@ -70,6 +76,7 @@ func DecodeEnvelope(body []byte) (Envelope, error) {
 	case env.Version != Version:
 		return env, &RequestError{Invalid, "Unsupported protocol version " + quote(env.Version) + "; supported is " + Version}
 	}
+	env.Trace = ParseTrace(env.traceParent, env.traceState)
 	return env, nil
 }
 

@@ -15,8 +15,13 @@ const (
 // SDKs decode a stream chunk by chunk and lose one that ends inside a character. serverURL is where the
 // worker finds this server and workspace. (docs/protocol.md, Messages to workers)
 func AppendExecute(dst []byte, serverURL string, task TaskRef) []byte {
+	return AppendTracedExecute(dst, serverURL, task, nil)
+}
+
+// AppendTracedExecute is AppendExecute with the trace that the task is part of in the message's head; nil for none.
+func AppendTracedExecute(dst []byte, serverURL string, task TaskRef, trace *Trace) []byte {
 	start := len(dst)
-	return escapeFrom(appendExecute(dst, serverURL, task), start)
+	return escapeFrom(appendExecute(dst, serverURL, task, trace), start)
 }
 
 // AppendUnblock appends the message that tells a listener of a settled promise, as one line of ASCII. The
@@ -26,11 +31,12 @@ func AppendUnblock(dst []byte, promise Promise) []byte {
 	return escapeFrom(appendUnblock(dst, promise), start)
 }
 
-func appendExecute(dst []byte, serverURL string, task TaskRef) []byte {
+func appendExecute(dst []byte, serverURL string, task TaskRef, trace *Trace) []byte {
 	dst = append(dst, `{"kind":"execute","head":{`...)
 	if serverURL != "" {
 		dst = appendString(append(dst, `"serverUrl":`...), serverURL)
 	}
+	dst = appendTrace(dst, trace)
 	dst = task.AppendJSON(append(dst, `},"data":{"task":`...))
 	return append(dst, `}}`...)
 }

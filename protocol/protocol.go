@@ -94,15 +94,16 @@ const (
 
 // Statuses of a reply; the HTTP status of the answer is the same number.
 const (
-	StatusOK            = 200
-	StatusPreload       = 300 // task.suspend: an awaited promise is already settled
-	StatusInvalid       = 400
-	StatusUnauthorized  = 401
-	StatusForbidden     = 403
-	StatusNotFound      = 404
-	StatusConflict      = 409
-	StatusUnprocessable = 422
-	StatusInternal      = 500
-	StatusUnsupported   = 501
-	StatusUnavailable   = 503
+	StatusOK              = 200
+	StatusPreload         = 300 // task.suspend: an awaited promise is already settled
+	StatusInvalid         = 400
+	StatusUnauthorized    = 401
+	StatusForbidden       = 403
+	StatusNotFound        = 404
+	StatusConflict        = 409
+	StatusUnprocessable   = 422
+	StatusTooManyRequests = 429 // the workspace has more than its share of the server; nothing was changed, come back after Retry-After
+	StatusInternal        = 500
+	StatusUnsupported     = 501
+	StatusUnavailable     = 503
 )

@@ -8,12 +8,14 @@ type (
 	// PromiseGet reads a promise.
 	PromiseGet struct{ ID string }
 	// PromiseCreate creates a promise, and its task if it is targeted. Also the action of task.create and
-	// of task.fence.
+	// of task.fence. Trace is not in the data: whoever received the request sets it to the trace that the request is
+	// part of.
 	PromiseCreate struct {
 		ID        string
 		TimeoutAt int64
 		Param     Value
 		Tags      Tags
+		Trace     *Trace
 	}
 	// PromiseSettle settles a promise. State is resolved, rejected or rejected_canceled. Also the action
 	// of task.fulfill and of task.fence.
@@ -128,6 +130,19 @@ type (
 	// DebugTick runs one pass of the internal steps at Time.
 	DebugTick struct{ Time int64 }
 )
+
+// Creates is the creation of a promise that a request is or has in it; nil if it has none.
+func Creates(r Request) *PromiseCreate {
+	switch r := r.(type) {
+	case *PromiseCreate:
+		return r
+	case *TaskCreate:
+		return &r.Action
+	case *TaskFence:
+		return r.Create
+	}
+	return nil
+}
 
 // The kind of each request.
 func (*PromiseGet) Kind() Kind              { return KindPromiseGet }

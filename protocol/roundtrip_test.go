@@ -181,13 +181,14 @@ func TestEveryRequestComesBack(t *testing.T) {
 		if rapid.Bool().Draw(t, "debug") {
 			at := rapid.Int64().Draw(t, "debug time")
 			head.DebugTime = &at
+			head.Trace = protocol.ParseTrace(parent, "a=1")
 		}
 		text := protocol.AppendRequest(nil, head, req)
 		env, err := protocol.DecodeEnvelope(text)
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		if env.CorrID != head.CorrID || env.Auth != head.Auth || env.Origin != head.Origin || !reflect.DeepEqual(env.DebugTime, head.DebugTime) {
+		if env.CorrID != head.CorrID || env.Auth != head.Auth || env.Origin != head.Origin || !reflect.DeepEqual(env.DebugTime, head.DebugTime) || !reflect.DeepEqual(env.Trace, head.Trace) {
 			t.Fatalf("head %+v came back as %+v", head, env)
 		}
 		again, err := protocol.DecodeRequest(env.Kind, env.Data)

@@ -33,7 +33,7 @@ func (c *Core) takeClaims(nowMs int64, j *Job) bool {
 		case len(j.flights) == 0 || (f.workspace == j.Workspace && len(j.flights) < MaxPage):
 			j.Workspace = f.workspace
 			j.flights = append(j.flights, f)
-			j.executes = append(j.executes, Execute{f.workspace, f.id, f.version, f.address})
+			j.executes = append(j.executes, f.execute())
 		default:
 			rest = append(rest, f)
 		}

@@ -65,7 +65,7 @@ func (cn *Connection) Take(buf []byte) ([]byte, Status) {
 		if m.Promise != nil {
 			buf = protocol.AppendUnblock(buf, *m.Promise)
 		} else {
-			buf = protocol.AppendExecute(buf, cn.serverURL, m.Task)
+			buf = protocol.AppendTracedExecute(buf, cn.serverURL, m.Task, m.Trace)
 		}
 		buf = append(buf, "\n\n"...)
 	}

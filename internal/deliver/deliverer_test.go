@@ -95,7 +95,7 @@ func TestDelivererSendsClaimsAndReports(t *testing.T) {
 	d := newDeliverer(t, box)
 	r := read(t, d, "w", "g", "a")
 	for i := range 100 {
-		e := Execute{"w", fmt.Sprintf("t%02d", i), 3, "poll://any@g"}
+		e := Execute{"w", fmt.Sprintf("t%02d", i), 3, "poll://any@g", nil}
 		box.queue(e)
 		d.HintExecute(e)
 	}
@@ -177,7 +177,7 @@ func TestDelivererSurvivesABreakingOutbox(t *testing.T) {
 			d := newDeliverer(t, box)
 			r := read(t, d, "w", "g", "a")
 			box.mode.Store(mode)
-			e := Execute{"w", "t", 0, "poll://any@g"}
+			e := Execute{"w", "t", 0, "poll://any@g", nil}
 			box.queue(e)
 			d.HintExecute(e)
 			failed := func() bool {
@@ -221,7 +221,7 @@ func TestDelivererBeginsAnewAfterAnInternalPanic(t *testing.T) {
 	box := newMemOutbox()
 	d := newDeliverer(t, box)
 	r := read(t, d, "w", "g", "a")
-	e := Execute{"w", "t", 0, "poll://any@g"}
+	e := Execute{"w", "t", 0, "poll://any@g", nil}
 	box.queue(e)
 	d.HintExecute(e)
 	eventually(t, "the message arrives", func() bool { return len(r.frames()) == 1 })
@@ -246,7 +246,7 @@ func TestStopEndsStreamsAndLoops(t *testing.T) {
 	if _, err := d.Connect("w", "g", "a"); !errors.Is(err, ErrDraining) {
 		t.Errorf("connect: %v", err)
 	}
-	d.HintExecute(Execute{"w", "t", 0, "poll://any@g"}) // late, and harmless
+	d.HintExecute(Execute{"w", "t", 0, "poll://any@g", nil}) // late, and harmless
 	if n := d.Stats().Connections; n != 0 {
 		t.Errorf("%d connections", n)
 	}
@@ -275,7 +275,7 @@ func TestDelivererUnderConcurrentUse(t *testing.T) {
 	for c := range clients {
 		wg.Go(func() {
 			for i := range each {
-				e := Execute{"w", fmt.Sprintf("t%d.%d", c, i), 0, "poll://any@g"}
+				e := Execute{"w", fmt.Sprintf("t%d.%d", c, i), 0, "poll://any@g", nil}
 				box.queue(e)
 				d.HintExecute(e)
 				ref := UnblockRef{e.ID, "poll://any@g/b"}
@@ -320,7 +320,7 @@ func BenchmarkDispatch(b *testing.B) {
 	var buf []byte
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		e := Execute{"w", fmt.Sprint("task-with-an-id-of-usual-length-", i), 0, "poll://any@g"}
+		e := Execute{"w", fmt.Sprint("task-with-an-id-of-usual-length-", i), 0, "poll://any@g", nil}
 		box.queue(e)
 		d.HintExecute(e)
 		for {

@@ -34,7 +34,8 @@ type flight struct {
 	workspace string
 	id        string
 	address   string
-	version   int64 // of an execute
+	version   int64           // of an execute
+	trace     *protocol.Trace // of an execute, from its check or page
 	target    target
 	state     flightState
 
@@ -58,6 +59,11 @@ func (f *flight) key() flightKey {
 		return flightKey{f.workspace, f.id, ""}
 	}
 	return flightKey{f.workspace, f.id, f.address}
+}
+
+// execute names f to the store.
+func (f *flight) execute() Execute {
+	return Execute{Workspace: f.workspace, ID: f.id, Version: f.version, Address: f.address}
 }
 
 type flightKey struct{ workspace, id, address string }

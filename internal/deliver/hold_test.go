@@ -225,7 +225,7 @@ func TestEndOfAConnectionDuringARecheck(t *testing.T) {
 		b := r.connect("w", "g", "b")
 		r.work()
 		checks := r.box.count("check executes")
-		e := Execute{"w", "t", 0, "poll://any@g"}
+		e := Execute{"w", "t", 0, "poll://any@g", nil}
 		if c.queued {
 			r.box.queue(e)
 		}
@@ -405,7 +405,7 @@ func (s *slowly) connect(pid string) ConnID {
 func (s *slowly) create() {
 	address := rapid.SampledFrom([]string{"poll://any@g", "poll://any@g/a", "poll://any@w/poll"}).Draw(s.t, "address")
 	for i := range s.tasks {
-		e := Execute{"w", fmt.Sprintf("t%03d", i), 0, address}
+		e := Execute{"w", fmt.Sprintf("t%03d", i), 0, address, nil}
 		s.box.queue(e)
 		if rapid.Bool().Draw(s.t, "hinted") {
 			s.core.HintExecute(s.nowMs, e)

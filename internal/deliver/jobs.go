@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"math"
+	"slices"
 
 	"abide/protocol"
 )
@@ -172,7 +173,7 @@ func job(cl Class, k kind, workspace string, flights []*flight) *Job {
 	if k == kindExecute {
 		j.executes = make([]Execute, len(flights))
 		for i, f := range flights {
-			j.executes[i] = Execute{f.workspace, f.id, f.version, f.address}
+			j.executes[i] = f.execute()
 		}
 		return j
 	}
@@ -212,11 +213,11 @@ func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 	}
 	// An answer as long as the question says yes to all, which is the usual case.
 	all := len(r.Executes) == len(j.flights)
-	var versions map[string]int64
-	if !all && j.kind == kindExecute {
-		versions = make(map[string]int64, len(r.Executes))
-		for _, e := range r.Executes {
-			versions[e.ID] = e.Version
+	var found map[string]*Execute
+	if j.kind == kindExecute && !(all && untraced(r.Executes)) {
+		found = make(map[string]*Execute, len(r.Executes))
+		for i := range r.Executes {
+			found[r.Executes[i].ID] = &r.Executes[i]
 		}
 	}
 	for _, f := range j.flights {
@@ -224,14 +225,22 @@ func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 			continue // claimed meanwhile
 		}
 		yes := all
+		f.trace = nil
 		if j.kind == kindUnblock {
 			f.promise, yes = promises[f.key()]
-		} else if !all {
-			v, ok := versions[f.id]
-			yes = ok && v == f.version
+		} else if found != nil {
+			e := found[f.id]
+			if yes = e != nil && e.Version == f.version; yes {
+				f.trace = e.Trace
+			}
 		}
 		c.checked(nowMs, f, yes)
 	}
+}
+
+// untraced reports whether none of some executes is part of a trace.
+func untraced(executes []Execute) bool {
+	return !slices.ContainsFunc(executes, func(e Execute) bool { return e.Trace != nil })
 }
 
 // checked hands f out if its check said yes. One that was being checked again has a slot, which a yes frees.

@@ -47,7 +47,7 @@ func TestFullWorkerHoldsUpNobody(t *testing.T) {
 	for i := range 10 {
 		r.queue(fmt.Sprintf("a%d", i), 0, "poll://uni@g/a")
 	}
-	r.core.HintExecute(r.nowMs, Execute{"w", "a0", 0, "poll://uni@g/a"})
+	r.core.HintExecute(r.nowMs, Execute{"w", "a0", 0, "poll://uni@g/a", nil})
 	r.work()
 	r.want(r.read(a), "a0@0", "a1@0")
 	b := r.connect("w", "g", "b")
@@ -84,7 +84,7 @@ func TestOldTasksDoNotStarve(t *testing.T) {
 	for i := range 64 {
 		r.queue(fmt.Sprintf("old%02d", i), 0, "poll://any@g")
 	}
-	r.core.HintExecute(r.nowMs, Execute{"w", "old00", 0, "poll://any@g"})
+	r.core.HintExecute(r.nowMs, Execute{"w", "old00", 0, "poll://any@g", nil})
 	r.pass(1000)
 	// A worker that claims one at a time, while new tasks come as fast as it claims.
 	old, inbox := 0, []string(nil)
@@ -168,7 +168,7 @@ func TestStaleHintsAndPages(t *testing.T) {
 	r := newRig(t, Limits{PollMs: 1 << 40})
 	a := r.connect("w", "g", "a")
 	r.work()
-	r.core.HintExecute(r.nowMs, Execute{"w", "t", 0, "poll://any@g"}) // not in the outbox
+	r.core.HintExecute(r.nowMs, Execute{"w", "t", 0, "poll://any@g", nil}) // not in the outbox
 	r.work()
 	r.want(r.read(a))
 

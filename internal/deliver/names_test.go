@@ -38,7 +38,7 @@ func TestSlotsComeFreeInTheDefaultWorkspace(t *testing.T) {
 	r := newRig(t, Limits{MaxExecutes: 8})
 	a := r.connect(protocol.DefaultWorkspace, "g", "a")
 	for i := range tasks {
-		r.box.queue(Execute{protocol.DefaultWorkspace, fmt.Sprintf("t%02d", i), 0, "poll://any@g"})
+		r.box.queue(Execute{protocol.DefaultWorkspace, fmt.Sprintf("t%02d", i), 0, "poll://any@g", nil})
 	}
 	r.pass(1000)
 	got := 0

@@ -34,12 +34,14 @@ type Destination struct {
 }
 
 // Execute is the queued execute message of a pending task. Address is the task's target as its creator
-// wrote it; the message itself carries only ID and Version.
+// wrote it; the message itself carries only ID and Version, and Trace, the trace that the task is part of: nil if it is
+// part of none, and in what delivery asks about. A Trace is shared, and nobody changes it.
 type Execute struct {
 	Workspace string
 	ID        string
 	Version   int64
 	Address   string
+	Trace     *protocol.Trace
 }
 
 // UnblockRef names one queued unblock message: the settled promise and the listener's address.
@@ -105,7 +107,7 @@ type Outbox interface {
 	Executes(ctx context.Context, asks []Ask) ([]ExecutePage, error)
 
 	// CheckExecutes reads the tasks' records again and returns those of the hinted executes that are
-	// still true: the task viewed pending, the version equal, the execute still queued. In any order.
+	// still true, with their traces: the task viewed pending, the version equal, the execute still queued. In any order.
 	CheckExecutes(ctx context.Context, workspace string, hinted []Execute) ([]Execute, error)
 
 	// ExecutesDelivered removes the entries that are unchanged (still queued, same version) and arms the

@@ -25,6 +25,7 @@ type unblockEntry struct{ workspace, id, address string }
 type queuedExecute struct {
 	version int64
 	address string
+	trace   *protocol.Trace
 }
 
 func newMemOutbox() *memOutbox {
@@ -46,7 +47,7 @@ func (m *memOutbox) begin(op string) error {
 func (m *memOutbox) queue(e Execute) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.executes[executeEntry{e.Workspace, e.ID}] = &queuedExecute{version: e.Version, address: e.Address}
+	m.executes[executeEntry{e.Workspace, e.ID}] = &queuedExecute{version: e.Version, address: e.Address, trace: e.Trace}
 }
 
 func (m *memOutbox) queueUnblock(u Unblock) {
@@ -111,7 +112,7 @@ func (m *memOutbox) Executes(_ context.Context, asks []Ask) (pages []ExecutePage
 func (m *memOutbox) executesOf(d Destination, after string, limit int) (page []Execute, next string) {
 	for k, q := range m.executes {
 		if k.id > after && belongs(k.workspace, q.address, d) {
-			page = append(page, Execute{k.workspace, k.id, q.version, q.address})
+			page = append(page, Execute{k.workspace, k.id, q.version, q.address, q.trace})
 		}
 	}
 	slices.SortFunc(page, func(a, b Execute) int { return cmp.Compare(a.ID, b.ID) })
@@ -130,6 +131,7 @@ func (m *memOutbox) CheckExecutes(_ context.Context, workspace string, hinted []
 	}
 	for _, e := range hinted {
 		if q := m.executes[executeEntry{workspace, e.ID}]; q != nil && q.version == e.Version {
+			e.Trace = q.trace
 			out = append(out, e)
 		}
 	}

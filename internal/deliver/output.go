@@ -3,9 +3,11 @@ package deliver
 import "abide/protocol"
 
 // Message is what one frame carries: the unblock of Promise if that is set, else the execute of Task.
+// Trace is the one that the task is part of, or nil.
 type Message struct {
 	Task    protocol.TaskRef
 	Promise *protocol.Promise
+	Trace   *protocol.Trace
 }
 
 // Status is what a connection's writer should do after it has written what it was given.
@@ -33,7 +35,7 @@ func (c *Core) Output(nowMs int64, id ConnID, dst []Message) ([]Message, Status)
 		f := cn.out.popFront()
 		n += f.bytes
 		cn.outBytes -= f.bytes
-		dst = append(dst, Message{protocol.TaskRef{ID: f.id, Version: f.version}, f.promise})
+		dst = append(dst, Message{protocol.TaskRef{ID: f.id, Version: f.version}, f.promise, f.trace})
 		if f.copy {
 			continue
 		}
@@ -68,9 +70,15 @@ func (c *Core) Flushed(nowMs int64, id ConnID) {
 // frameBytes is about what a frame takes beyond what its record holds.
 const frameBytes = 192
 
+// traceBytes is about what a trace takes in a frame, but for its state.
+const traceBytes = 96
+
 // sizeOf estimates the frame of f.
 func (c *Core) sizeOf(f *flight) int {
 	n := frameBytes + len(f.id)
+	if f.trace != nil {
+		n += traceBytes + len(f.trace.State)
+	}
 	if p := f.promise; p != nil {
 		n += len(p.Param) + len(p.Value)
 		for _, t := range p.Tags {

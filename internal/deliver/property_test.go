@@ -94,7 +94,7 @@ func (w *world) dispatchKey(x *worldTask) string {
 func (w *world) queue(x *worldTask) {
 	x.pending, x.received = true, false
 	x.dispatch++
-	e := Execute{"w", x.id, x.version, x.address}
+	e := Execute{"w", x.id, x.version, x.address, nil}
 	w.box.queue(e)
 	w.hint(w.dispatchKey(x), func() { w.core.HintExecute(w.nowMs, e) })
 }

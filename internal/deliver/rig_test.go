@@ -89,7 +89,7 @@ func (r *rig) peek(id ConnID) (out []string) {
 }
 
 func (r *rig) queue(id string, version int64, address string) Execute {
-	e := Execute{"w", id, version, address}
+	e := Execute{"w", id, version, address, nil}
 	r.box.queue(e)
 	return e
 }

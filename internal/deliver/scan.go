@@ -85,7 +85,7 @@ func (s *scanned) read(l *lane, p ExecutePage) {
 	s.answered, s.next = true, p.Next
 	for i := range p.Executes {
 		e := &p.Executes[i]
-		s.flights = append(s.flights, &flight{kind: kindExecute, workspace: l.dest.Workspace, id: e.ID, address: e.Address, version: e.Version})
+		s.flights = append(s.flights, &flight{kind: kindExecute, workspace: l.dest.Workspace, id: e.ID, address: e.Address, version: e.Version, trace: e.Trace})
 	}
 }
 

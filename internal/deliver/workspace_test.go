@@ -11,7 +11,7 @@ import (
 
 // queueIn queues an execute and an unblock in a workspace, with their hints.
 func (r *rig) queueIn(workspace, address string) {
-	e := Execute{workspace, "t", 0, address}
+	e := Execute{workspace, "t", 0, address, nil}
 	r.box.queue(e)
 	r.core.HintExecute(r.nowMs, e)
 	r.box.queueUnblock(Unblock{workspace, "p", address, protocol.Promise{ID: "p", State: protocol.Resolved}})
@@ -345,8 +345,8 @@ func TestWorkersOfOneGroupAlone(t *testing.T) {
 	if got := r.read(alone); len(got) != 0 {
 		t.Errorf("it got copies: %v", got)
 	}
-	r.box.queue(Execute{"w", "own", 0, "poll://any@g"})
-	r.core.HintExecute(r.nowMs, Execute{"w", "own", 0, "poll://any@g"})
+	r.box.queue(Execute{"w", "own", 0, "poll://any@g", nil})
+	r.core.HintExecute(r.nowMs, Execute{"w", "own", 0, "poll://any@g", nil})
 	r.work()
 	if got := r.read(alone); len(got) != 1 {
 		t.Errorf("of its group's messages it got %v", got)

@@ -83,6 +83,8 @@ func goldenObjects() []*machine.Object {
 	}
 	target := protocol.Tags{}.With(protocol.TagTarget, "poll://any@g")
 	unicast := protocol.Tags{}.With(protocol.TagTarget, "poll://uni@g/w").With(protocol.TagBranch, "r").With(protocol.TagOrigin, "q")
+	trace := protocol.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "")
+	stated := protocol.ParseTrace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00", "a=1,b=2")
 	web := protocol.Tags{}.With(protocol.TagTarget, "https://example.com/x")
 	return []*machine.Object{
 		{ID: "plain", State: protocol.Pending, TimeoutAt: 5000, CreatedAt: 1000},
@@ -103,6 +105,8 @@ func goldenObjects() []*machine.Object {
 		{ID: "fulfilled", State: protocol.Resolved, TimeoutAt: 5000, CreatedAt: 1000, SettledAt: 1000, Tags: target, Task: &machine.Task{State: protocol.TaskFulfilled, Version: 1}},
 		{ID: "timer", State: protocol.Resolved, TimeoutAt: 5000, CreatedAt: 1000, SettledAt: 5000, Tags: target.With(protocol.TagTimer, "true")},
 		{ID: "rejected", State: protocol.Rejected, TimeoutAt: 5000, CreatedAt: 1000, SettledAt: 1000},
+		{ID: "traced", State: protocol.Pending, TimeoutAt: 5000, CreatedAt: 1000, Tags: target, Task: &machine.Task{State: protocol.TaskHalted}, Trace: trace},
+		{ID: "tracedbymany", State: protocol.Pending, TimeoutAt: 5000, CreatedAt: 1000, Tags: target, Task: &machine.Task{State: protocol.TaskHalted}, Trace: stated},
 		{ID: "timedout", State: protocol.RejectedTimedout, TimeoutAt: 5000, CreatedAt: 5000, SettledAt: 5000},
 	}
 }

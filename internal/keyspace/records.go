@@ -50,6 +50,7 @@ const (
 	objValue     = 7 // payload
 	objTag       = 8 // repeated: name length, name, value
 	objTask      = 9 // task
+	objTrace     = 10
 )
 
 // Fields of a payload: inline bytes, or a reference with the size.
@@ -169,6 +170,7 @@ func AppendObject(b []byte, o *machine.Object) []byte {
 		b = protowire.AppendVarint(protowire.AppendTag(b, objTask, protowire.BytesType), uint64(len(body)))
 		b = append(b, body...) // present even when empty: a pending task at version 0 has no field set
 	}
+	b = putTrace(b, o.Trace)
 	return seal(b, start)
 }
 
@@ -371,6 +373,8 @@ func Object(id string, b []byte) (*machine.Object, error) {
 			}
 		case objTask:
 			o.Task, err = getTask(bytes)
+		case objTrace:
+			o.Trace = getTrace(bytes)
 		}
 		return err
 	})

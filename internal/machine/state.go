@@ -31,6 +31,9 @@ type Object struct {
 	Waited bool
 	// Task is nil iff the promise is not targeted.
 	Task *Task
+	// Trace is the trace of the request that created a targeted promise; nil if there was none. It goes into every
+	// execute, decides nothing, and never changes.
+	Trace *protocol.Trace
 }
 
 // Task is the execution half of an Object. Fields that the state does not call for are zero.

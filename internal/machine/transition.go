@@ -22,7 +22,7 @@ func (op *Op) birth(c *protocol.PromiseCreate, now int64) *Object {
 		CreatedAt: now,
 	}
 	if IsTargeted(c.Tags) {
-		o.Task = &Task{State: protocol.TaskPending}
+		o.Task, o.Trace = &Task{State: protocol.TaskPending}, c.Trace
 	}
 	if c.TimeoutAt <= now {
 		o.CreatedAt = c.TimeoutAt
