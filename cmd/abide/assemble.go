@@ -29,12 +29,13 @@ const (
 
 // service is the server behind the listeners, from the HTTP surface down to the store.
 type service struct {
-	http     *api.Server
-	handler  *api.Handler
-	delivery *deliver.Deliverer
-	engine   *engine.Engine
-	store    dataStore
-	metrics  *metrics.Metrics
+	http      *api.Server
+	handler   *api.Handler
+	delivery  *deliver.Deliverer
+	engine    *engine.Engine
+	store     dataStore
+	metrics   *metrics.Metrics
+	readiness readiness
 }
 
 // openService opens the store, starts the engine and delivery on top of it, and puts the API in front.
@@ -63,7 +64,8 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		return nil, errors.Join(err, s.delivery.Stop(ctx), store.Close())
 	}
 	stuckAfter := o.settings.MessagesPollInterval.duration() + deliveryStuck
-	s.handler, err = api.New(readiness{s.engine, s.delivery, store, stuckAfter}, api.Options{
+	s.readiness = readiness{s.engine, s.delivery, store, stuckAfter}
+	s.handler, err = api.New(s.readiness, api.Options{
 		Debug:       o.debug,
 		CORSOrigins: o.settings.ServerCORSAllowOrigin,
 		Hosts:       o.hosts,

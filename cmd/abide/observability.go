@@ -152,13 +152,19 @@ func (s *service) newMetrics(ctx context.Context, logger *slog.Logger, o serverO
 	}}
 	figures := engines[o.store.engine].figures
 	return metrics.New(metrics.Sources{
-		Version:  buildVersion(),
-		Store:    func() metrics.Store { return figures(s.store) },
-		Engine:   s.engine.Counts,
-		Delivery: s.delivery.Stats,
-		InFlight: func() int64 { return s.handler.InFlight() },
-		Queues:   w.look,
-		Census:   (&censusWatch{engine: s.engine}).look,
+		Version: buildVersion(),
+		Store: func() metrics.Store {
+			st := figures(s.store)
+			st.Writable, st.DiskFreeBytes = s.store.Writable() == nil, diskFree(o.store)
+			return st
+		},
+		Engine:         s.engine.Counts,
+		Delivery:       s.delivery.Stats,
+		InFlight:       func() int64 { return s.handler.InFlight() },
+		MaxConnections: o.settings.TransportsHTTPPollMaxConnections,
+		Ready:          func(ctx context.Context) error { return s.handler.Ready(ctx) },
+		Queues:         w.look,
+		Census:         (&censusWatch{engine: s.engine}).look,
 	}, logger), nil
 }
 

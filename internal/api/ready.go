@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,18 +15,29 @@ type Noted interface {
 	Note() string
 }
 
-// serveReady says whether requests can be served now: 200 {"ready":true}, perhaps with a "note" for a person; or 503
-// {"ready":false,"reason":"..."}. Probes look at the status alone. A server that drains is not ready from the first moment.
-func (h *Handler) serveReady(w http.ResponseWriter, r *http.Request) {
+// errStopping is why a server that drains is not ready.
+var errStopping = errors.New("the server is stopping")
+
+// Ready reports why requests cannot be served now, by the deadline of ctx; nil if they can. A server that drains is not
+// ready from the first moment. Safe for concurrent use.
+func (h *Handler) Ready(ctx context.Context) error {
 	if h.draining.Load() {
-		h.refuseReady(w, "the server is stopping")
-		return
+		return errStopping
 	}
+	return h.engine.Ready(ctx)
+}
+
+// serveReady says whether requests can be served now: 200 {"ready":true}, perhaps with a "note" for a person; or 503
+// {"ready":false,"reason":"..."}. Probes look at the status alone.
+func (h *Handler) serveReady(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.o.RequestTimeout)
 	defer cancel()
-	if err := h.engine.Ready(ctx); err != nil {
-		h.o.Log.Error("not ready", "error", err)
-		h.refuseReady(w, err.Error())
+	if err := h.Ready(ctx); err != nil {
+		if !errors.Is(err, errStopping) {
+			h.o.Log.Error("not ready", "error", err)
+		}
+		body := appendMember([]byte(`{"ready":false`), "reason", err.Error())
+		h.write(w, http.StatusServiceUnavailable, append(body, "}\n"...))
 		return
 	}
 	body := []byte(`{"ready":true`)
@@ -35,11 +47,6 @@ func (h *Handler) serveReady(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	h.write(w, http.StatusOK, append(body, "}\n"...))
-}
-
-// refuseReady answers why the server is not ready.
-func (h *Handler) refuseReady(w http.ResponseWriter, reason string) {
-	h.write(w, http.StatusServiceUnavailable, append(appendMember([]byte(`{"ready":false`), "reason", reason), "}\n"...))
 }
 
 // appendMember appends a member to an object that has one already. What is not UTF-8 in the value is replaced.

@@ -51,6 +51,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.collectDelivery(s, c.sources.Delivery())
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout/2)
 	defer cancel()
+	s.send(ready, truth(c.sources.Ready(ctx) == nil))
 	c.collectQueues(ctx, s)
 	c.collectCensus(ctx, s)
 }
@@ -106,6 +107,10 @@ func (c *collector) collectStore(s sink, st Store) {
 	if st.LogBytes >= 0 {
 		s.send(logBytes, float64(st.LogBytes))
 	}
+	if st.DiskFreeBytes >= 0 {
+		s.send(diskFree, float64(st.DiskFreeBytes))
+	}
+	s.send(storeWritable, truth(st.Writable))
 	if r := st.Remote; r != nil {
 		s.send(roundTrips, float64(r.WriteTrips), "write")
 		s.send(roundTrips, float64(r.ReadTrips), "read")
@@ -172,6 +177,7 @@ func (c *collector) collectDelivery(s sink, d deliver.Stats) {
 		s.send(workers, float64(n), name.workspace, name.group)
 	}
 	s.send(connections, float64(d.Connections))
+	s.send(connectionsMax, float64(c.sources.MaxConnections))
 	s.send(connectionsRefused, float64(d.Refused))
 	s.send(connectionsReplaced, float64(d.Replaced))
 	s.send(hintsDropped, float64(d.HintsDropped))

@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "rewrite the golden files; read the diff
 func sample() Sources {
 	n := uint64(0)
 	next := func() uint64 { n++; return n }
-	st := Store{Engine: "postgres", FileBytes: 1 << 20, LogBytes: 1 << 10, Remote: &Remote{
+	st := Store{Engine: "postgres", Writable: true, FileBytes: 1 << 20, LogBytes: 1 << 10, DiskFreeBytes: 1 << 30, Remote: &Remote{
 		WriteTrips: next(), ReadTrips: next(), Failures: map[string]uint64{"40P01": next()}, LockWaits: next(), LockWait: time.Second,
 		Connects: next(), Resolved: next(), Readers: int(next()), Reading: int(next()), ReaderWaits: next(), Hints: next(), Listening: true,
 	}}
@@ -55,6 +55,7 @@ func sample() Sources {
 	return Sources{
 		Version: "1.2.3", Store: func() Store { return st }, Engine: func() engine.Counts { return counts },
 		Delivery: func() deliver.Stats { return d }, InFlight: func() int64 { return 7 },
+		MaxConnections: 1000, Ready: func(context.Context) error { return nil },
 		Queues: func(context.Context) (store.Queues, error) { return q, nil },
 		Census: func(context.Context) (engine.Census, error) {
 			return engine.Census{Server: "b", Servers: []engine.CensusServer{{ID: "a"}, {ID: "b", Live: true, OffsetMs: -250}, {ID: "c", Live: true}},
@@ -161,9 +162,9 @@ func TestValues(t *testing.T) {
 func TestAnEngineInTheProcessHasNoRoundTrips(t *testing.T) {
 	s := sample()
 	inner := s.Store
-	s.Store = func() Store { st := inner(); st.Remote = nil; st.LogBytes = -1; return st }
+	s.Store = func() Store { st := inner(); st.Remote = nil; st.LogBytes, st.DiskFreeBytes = -1, -1; return st }
 	got := scrape(t, New(s, silent))
-	for _, name := range []string{"abide_store_round_trips_total", "abide_store_pool_connections", "abide_database_log_bytes"} {
+	for _, name := range []string{"abide_store_round_trips_total", "abide_store_pool_connections", "abide_database_log_bytes", "abide_disk_free_bytes"} {
 		if strings.Contains(got, name) {
 			t.Errorf("%s is there", name)
 		}
@@ -208,8 +209,9 @@ func TestAScrapeWithoutTheStore(t *testing.T) {
 	s.Census = func(ctx context.Context) (engine.Census, error) {
 		return engine.Census{}, errors.New("the store is away")
 	}
+	s.Ready = func(ctx context.Context) error { return errors.New("the store is away") }
 	got := scrape(t, New(s, silent))
-	if strings.Contains(got, "abide_timer_overdue_seconds") || strings.Contains(got, "abide_servers") || !strings.Contains(got, "abide_commits_total") {
+	if strings.Contains(got, "abide_timer_overdue_seconds") || strings.Contains(got, "abide_servers") || !strings.Contains(got, "abide_commits_total") || !strings.Contains(got, "\nabide_ready 0\n") {
 		t.Errorf("%s", got)
 	}
 }

@@ -3,6 +3,7 @@ package metrics
 // Every metric that is read at a scrape.
 var (
 	buildInfo        = gauge("abide_build_info", "1; the label is the version of the binary.", "version")
+	ready            = gauge("abide_ready", "Whether requests can be served now, which is what /ready answers; 0 or 1.")
 	requestsInFlight = gauge("abide_requests_in_flight", "Requests that are in the engine now.")
 
 	storeInfo          = gauge("abide_store_info", "1; the labels are the storage engine and whether it keeps acknowledged writes in a crash.", "engine", "durable")
@@ -13,6 +14,8 @@ var (
 	transactionsFailed = counter("abide_transactions_failed_total", "Read-write transactions that the store did not commit, by cause. Most are tried again.", "cause")
 	writeQueue         = gauge("abide_write_queue_length", "Transactions that wait for the writer now.")
 	databaseBytes      = gauge("abide_database_bytes", "Size of the SQLite database file.")
+	diskFree           = gauge("abide_disk_free_bytes", "Free space where the SQLite database file lies.")
+	storeWritable      = gauge("abide_store_writable", "Whether the store takes writes now; 0 or 1.")
 	logBytes           = gauge("abide_database_log_bytes", "Size of the SQLite write-ahead log.")
 
 	roundTrips    = counter("abide_store_round_trips_total", "Round trips to the database, of physical transactions and of snapshots.", "of")
@@ -43,6 +46,7 @@ var (
 
 	workers             = gauge("abide_workers", "Connected workers by group. The first 100 groups since the start have a series of their own, the rest is other.", "workspace", "group")
 	connections         = gauge("abide_connections", "Streams to workers that are open now.")
+	connectionsMax      = gauge("abide_connections_max", "Streams that may be open at once.")
 	connectionsRefused  = counter("abide_connections_refused_total", "Streams refused because too many were open.")
 	connectionsReplaced = counter("abide_connections_replaced_total", "Streams ended because their worker had opened a newer one.")
 	hintsDropped        = counter("abide_hints_dropped_total", "Hints of new messages dropped because too many were waiting; the messages are found by looking.")
@@ -61,10 +65,10 @@ var (
 
 // all lists them.
 var all = []metric{
-	buildInfo, requestsInFlight, storeInfo, commits, commitDuration, batchTransactions, transactions, transactionsFailed,
-	writeQueue, databaseBytes, logBytes, roundTrips, reruns, storeFailures, lockWaits, lockWait, connects, resolved, pool,
+	buildInfo, ready, requestsInFlight, storeInfo, storeWritable, commits, commitDuration, batchTransactions, transactions, transactionsFailed,
+	writeQueue, databaseBytes, logBytes, diskFree, roundTrips, reruns, storeFailures, lockWaits, lockWait, connects, resolved, pool,
 	poolMax, poolWaits, storeHints, listening,
 	schedulePromises, steps, passFailures, setAside, swept, unblocksExpired, compacted, messagesSent, messageOutcomes, messagesHeld,
-	messagesInFlight, workers, connections, connectionsRefused, connectionsReplaced, hintsDropped, outboxFailures, timerOverdue,
+	messagesInFlight, workers, connections, connectionsMax, connectionsRefused, connectionsReplaced, hintsDropped, outboxFailures, timerOverdue,
 	undelivered, undeliveredAge, journalLag, quarantined, servers, duties, clockOffset,
 }

@@ -10,7 +10,7 @@ import (
 	"abide/kv/batch"
 )
 
-// Sources are where a scrape reads. Every function must be quick, but for Queues and Census, and safe for concurrent use.
+// Sources are where a scrape reads. Every function must be quick, but for those with a context, and safe for concurrent use.
 type Sources struct {
 	// Version is that of the binary.
 	Version string
@@ -22,6 +22,10 @@ type Sources struct {
 	Delivery func() deliver.Stats
 	// InFlight is how many requests are in the engine.
 	InFlight func() int64
+	// MaxConnections is how many streams to workers may be open at once.
+	MaxConnections int
+	// Ready reports why requests cannot be served now; nil if they can.
+	Ready func(ctx context.Context) error
 	// Queues looks at what waits in the store. It may fail: the metrics that come of it are then missing.
 	Queues func(ctx context.Context) (store.Queues, error)
 	// Census reads which servers run on the store. It may fail, too.
@@ -33,10 +37,14 @@ type Store struct {
 	Engine string // sqlite, postgres, mysql
 	// Durable is false for a database that may lose acknowledged writes, which the operator has accepted.
 	Durable bool
-	Batch   batch.Stats
+	// Writable is false while it takes no writes.
+	Writable bool
+	Batch    batch.Stats
 	// FileBytes and LogBytes are the sizes of the database file and of the log beside it; negative where the engine
 	// keeps its files to itself.
 	FileBytes, LogBytes int64
+	// DiskFreeBytes is the space left where they are; negative if that is not known.
+	DiskFreeBytes int64
 	// Remote is nil for an engine in this process.
 	Remote *Remote
 }

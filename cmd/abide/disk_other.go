@@ -1,0 +1,6 @@
+//go:build !linux && !darwin && !freebsd
+
+package main
+
+// diskFree is not known on this platform.
+func diskFree(storeAddress) int64 { return -1 }
