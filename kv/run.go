@@ -28,6 +28,7 @@ func Run(ctx context.Context, s Store, h Hints, fn func(Tx) error) (Position, er
 	backoff := firstBackoff
 	for {
 		pos, err := s.Update(ctx, h, fn)
+		TimingOf(ctx).Attempted(err)
 		if !errors.Is(err, ErrConflict) {
 			return pos, err
 		}

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"sync"
+	"time"
 
 	"abide/kv"
 )
@@ -19,6 +20,18 @@ type job struct {
 
 	position kv.Position
 	err      error
+
+	timing *kv.Timing // of the caller; nil if nobody asks
+	taken  time.Time  // when the writer took it, by the timing's clock
+}
+
+// answered tells whoever asks how long j took since it was queued. One that was never taken has only waited.
+func (j *job) answered(queued time.Time) {
+	now := j.timing.Now()
+	if j.taken.IsZero() {
+		j.taken = now
+	}
+	j.timing.Answered(j.taken.Sub(queued), now.Sub(j.taken))
 }
 
 // jobs are reused together with their channels. A job goes back only by the goroutine that waited for it.
@@ -122,6 +135,9 @@ func (q *queue) pop(requests, background int) (j *job, isBackground bool) {
 	j = l.first
 	l.remove(j)
 	q.length--
+	if j.timing != nil {
+		j.taken = j.timing.Now()
+	}
 	return j, isBackground
 }
 

@@ -24,6 +24,10 @@ func (s *Store) ViewHinted(ctx context.Context, prefetch []kv.Range, rows int, f
 	if s.remote == nil {
 		return s.View(ctx, fn)
 	}
+	if t := kv.TimingOf(ctx); t != nil {
+		began := t.Now()
+		defer func() { t.ReadSince(began) }()
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -24,6 +24,10 @@ func (s *Store) View(ctx context.Context, fn func(kv.Snapshot) error) (err error
 	if s.remote != nil {
 		return s.ViewHinted(ctx, nil, 0, fn)
 	}
+	if t := kv.TimingOf(ctx); t != nil {
+		began := t.Now()
+		defer func() { t.ReadSince(began) }()
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -177,6 +177,10 @@ func (s *Store) Update(ctx context.Context, h kv.Hints, fn func(kv.Tx) error) (k
 
 // enqueue waits until the writer has answered j. An error says that j never ran.
 func (s *Store) enqueue(ctx context.Context, j *job, h kv.Hints) error {
+	if j.timing = kv.TimingOf(ctx); j.timing != nil {
+		queued := j.timing.Now()
+		defer func() { j.answered(queued) }()
+	}
 	switch err := s.queue.push(j, h); err {
 	case nil:
 	case kv.ErrOverloaded:
