@@ -62,7 +62,12 @@ func TestTimingOfATransactionThatNeverRan(t *testing.T) {
 	<-running
 	timing := &kv.Timing{Now: ticking()}
 	ctx, cancel := context.WithCancel(kv.WithTiming(context.Background(), timing))
-	go cancel()
+	go func() {
+		for s.Stats().Queued == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
 	if _, err := kv.Run(ctx, s, kv.Hints{}, func(kv.Tx) error { return nil }); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
