@@ -11,7 +11,7 @@ const usage = `usage: e2e/run [--suite NAME]... [--storage KIND[=URL]]... [--onl
                [--transfers N] [--stops N] [--for TIME] [--out FOLDER]
 
   --suite      run only this suite (repeatable): typescript-0.11.4, typescript-0.11.5, python-0.7.4, python-0.8.1,
-               server, examples, stop, kill, cluster (not on sqlite); and those that run only when they are named: hello, soak
+               server, examples, proxy, stop, kill, cluster (not on sqlite); and those that run only when they are named: hello, soak
   --storage    what the servers keep their data in (repeatable, one after the other): sqlite (default), postgres-15, postgres-18,
                mariadb-10.11, mysql-8.0. Without a URL each suite starts a database server of its own and may kill it
   --only       run only the scenarios whose name matches the regular expression
@@ -20,7 +20,7 @@ const usage = `usage: e2e/run [--suite NAME]... [--storage KIND[=URL]]... [--onl
                50,50,50,20); one number: so often the database and as often the others in turn, all in one go
   --transfers  money transfers in flight during the kill tests (default 100; with one number of kills 25)
   --stops      how often the server is stopped by SIGTERM under load (default 5; the long run is 100)
-  --for        how long the soak lasts, and the random kills of the cluster: 90s, 30m, 2h (default 60s)
+  --for        how long the soak lasts, the random kills of the cluster, and the streams through proxies: 90s, 30m, 2h (default 60s)
   --out        folder for the soak's samples.csv and result.json (default e2e/.soak)
   --help       print this and do nothing`;
 
@@ -109,6 +109,7 @@ function suites({ only, seed, kills, transfers, stops, for: time, out }: ReturnT
     { name: "server", command: node, args: [file("server", "suite.ts"), only], timeoutMs: 120_000 },
     { name: "examples", command: node, args: [file("examples", "suite.ts"), only], timeoutMs: 120_000 },
     { name: "hello", command: node, args: [file("hello", "suite.ts"), only], timeoutMs: 180_000, onlyWhenNamed: true },
+    { name: "proxy", command: node, args: [file("proxy", "suite.ts"), only, `${soakSeconds}`], timeoutMs: soakSeconds * 1000 + 320_000 },
     { name: "stop", command: node, args: [file("stop", "suite.ts"), only, seed, stops], timeoutMs: 400_000 + Number(stops) * 20_000 },
     { name: "kill", command: node, args: [file("kill", "suite.ts"), only, seed, kills, transfers], timeoutMs: 2_400_000 },
     {
@@ -187,7 +188,7 @@ for (const storage of given.storage) {
   // The suites of one language run side by side; the kill tests want the machine for themselves.
   const together = (prefix: string) =>
     Promise.all(chosen.filter((suite) => suite.name.startsWith(prefix)).map((suite) => runSuite(suite, storage, tally)));
-  for (const prefix of ["hello", "typescript-", "python-", "server", "examples", "stop", "kill", "cluster", "soak"]) await together(prefix);
+  for (const prefix of ["hello", "typescript-", "python-", "server", "examples", "proxy", "stop", "kill", "cluster", "soak"]) await together(prefix);
 }
 for (const reason of tally.skipped) console.log(`skip  ${reason}`);
 if (tally.passed + tally.failed === 0 && tally.skipped.length === 0) {
