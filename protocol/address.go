@@ -26,6 +26,14 @@ const (
 	CastAny = "any"
 )
 
+// The backends of a bash address: who runs the scripts.
+const (
+	// BashLocal is the server itself.
+	BashLocal = "bash"
+	// BashDocker is a container of the image that the address names.
+	BashDocker = "docker"
+)
+
 // Address is where messages go. Group and ID are decoded: they compare byte by byte with the decoded
 // segments of GET /poll/{group}/{id}, whatever characters a name holds. The address as the client wrote
 // it is what records keep and answers show.
@@ -34,10 +42,11 @@ type Address struct {
 	Scheme string
 	// Cast is CastUni or CastAny for poll, else empty.
 	Cast string
-	// Group is the group of workers for poll, the project for gcps, else empty.
+	// Group is the group of workers for poll, the project for gcps, the backend for bash (one of the Bash
+	// constants), else empty.
 	Group string
 	// ID is the process id of a worker for poll (may be empty: none named; with CastUni nobody can be
-	// reached then), the topic for gcps, else empty.
+	// reached then), the topic for gcps, the image for BashDocker, else empty.
 	ID string
 }
 
@@ -70,7 +79,7 @@ func ParseAddress(s string) (Address, error) {
 	case SchemeGCPS:
 		a, err = parseGCPS(rest)
 	case SchemeBash:
-		a = Address{Scheme: SchemeBash}
+		a, err = parseBash(rest)
 	default:
 		err = fmt.Errorf("the scheme %s is none of poll, http, https, gcps, bash", quote(scheme))
 	}
@@ -120,6 +129,38 @@ func parseGCPS(rest string) (Address, error) {
 		return Address{}, err
 	}
 	return Address{Scheme: SchemeGCPS, Group: unescape(auth.host), ID: unescape(path)}, nil
+}
+
+// parseBash refuses what nobody can ever run. (docs/transports.md)
+func parseBash(rest string) (Address, error) {
+	auth, path, ok := cutAuthority(rest)
+	if !ok {
+		path, _, _ = strings.Cut(rest, "?")
+		path, _, _ = strings.Cut(path, "#")
+	}
+	backend, image := unescape(auth.host), strings.TrimLeft(unescape(path), "/")
+	switch backend {
+	case "", BashLocal:
+		if image != "" {
+			return Address{}, fmt.Errorf("%s follows, and nothing may; write bash://, or bash://docker/image for a container", quote(image))
+		}
+		return Address{Scheme: SchemeBash, Group: BashLocal}, nil
+	case BashDocker:
+		if image == "" {
+			return Address{}, errors.New("the image is missing; write bash://docker/image")
+		}
+		if image[0] == '-' || strings.ContainsFunc(image, isNotOfImage) {
+			return Address{}, fmt.Errorf("%s is no name of an image", quote(image))
+		}
+		return Address{Scheme: SchemeBash, Group: BashDocker, ID: image}, nil
+	}
+	return Address{}, fmt.Errorf("the backend %s is none of bash and docker; write bash:// or bash://docker/image", quote(backend))
+}
+
+// isNotOfImage reports characters that no name of an image has. One that begins with a dash would be an option.
+func isNotOfImage(r rune) bool {
+	letter := 'a' <= r|0x20 && r|0x20 <= 'z' && r < utf8.RuneSelf
+	return !letter && !('0' <= r && r <= '9') && !strings.ContainsRune("._-/:@+[]", r)
 }
 
 // authority is the part of a URL between // and the path.

@@ -11,6 +11,10 @@ func poll(cast, group, id string) protocol.Address {
 	return protocol.Address{Scheme: "poll", Cast: cast, Group: group, ID: id}
 }
 
+func bash(backend, image string) protocol.Address {
+	return protocol.Address{Scheme: "bash", Group: backend, ID: image}
+}
+
 func gcps(project, topic string) protocol.Address {
 	return protocol.Address{Scheme: "gcps", Group: project, ID: topic}
 }
@@ -66,13 +70,16 @@ var acceptedAddresses = map[string]protocol.Address{
 	"gcps://p/t":                    gcps("p", "t"),
 	"gcps://p/t/u":                  gcps("p", "t/u"),
 	"gcps://p//t":                   gcps("p", "/t"),
-	"bash://":                       {Scheme: "bash"},
-	"bash:":                         {Scheme: "bash"},
-	"bash:foo":                      {Scheme: "bash"},
-	"bash:///a":                     {Scheme: "bash"},
-	"bash://nope/x":                 {Scheme: "bash"},
-	"bash://docker":                 {Scheme: "bash"},
-	"bash://docker/library/u:1":     {Scheme: "bash"},
+	"bash://":                       bash("bash", ""),
+	"bash:":                         bash("bash", ""),
+	"bash:///":                      bash("bash", ""),
+	"BASH:?q#f":                     bash("bash", ""),
+	"bash://bash":                   bash("bash", ""),
+	"bash://bash/":                  bash("bash", ""),
+	"bash://docker/library/u:1":     bash("docker", "library/u:1"),
+	"bash://docker//%2Fu":           bash("docker", "u"),
+	"bash://docker/h.io:5/u@s2:0f":  bash("docker", "h.io:5/u@s2:0f"),
+	"bash://docker/u%3A22.04?q#f":   bash("docker", "u:22.04"),
 }
 
 // The rejected forms of addresses, and more of each sort, with a part of the message.
@@ -125,6 +132,21 @@ var rejectedAddresses = map[string]string{
 	"http://0x100000000":        "no IPv4 address",
 	"http://a.0x1":              "no IPv4 address",
 	"http://09.1":               "no IPv4 address",
+	"bash:foo":                  "nothing may",
+	"bash:///a":                 "nothing may",
+	"bash://bash/a":             "nothing may",
+	"bash://nope/x":             "none of bash and docker",
+	"bash://DOCKER/x":           "none of bash and docker",
+	"bash://tensorlake/x":       "none of bash and docker",
+	"bash://docker":             "the image is missing",
+	"bash://docker/":            "the image is missing",
+	"bash://docker//?x":         "the image is missing",
+	"bash://docker/..":          "the image is missing",
+	"bash://docker/--privileg":  "no name of an image",
+	"bash://docker/%2D-rm":      "no name of an image",
+	"bash://docker/a b":         "no name of an image",
+	"bash://docker/a%00":        "no name of an image",
+	"bash://docker/é":           "no name of an image",
 	"ftp://h":                   "none of poll, http",
 	"file:///x":                 "none of poll, http",
 	"mailto:a@b":                "none of poll, http",

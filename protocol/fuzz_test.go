@@ -287,12 +287,13 @@ func FuzzAddress(f *testing.F) {
 			}
 			return
 		}
-		poll, gcps := a.Scheme == protocol.SchemePoll, a.Scheme == protocol.SchemeGCPS
-		if poll != (a.Cast != "") || (poll || gcps) != (a.Group != "") || gcps && a.ID == "" || len(s) > protocol.MaxAddressBytes || !utf8.ValidString(a.Group+a.ID) {
+		poll, gcps, bash := a.Scheme == protocol.SchemePoll, a.Scheme == protocol.SchemeGCPS, a.Scheme == protocol.SchemeBash
+		needsID := gcps || bash && a.Group == protocol.BashDocker
+		if poll != (a.Cast != "") || (poll || gcps || bash) != (a.Group != "") || needsID && a.ID == "" || bash && !needsID && a.ID != "" || len(s) > protocol.MaxAddressBytes || !utf8.ValidString(a.Group+a.ID) {
 			t.Fatalf("%q is %+v", s, a)
 		}
 		spelled := map[string]string{protocol.SchemePoll: "poll://" + a.Cast + "@" + escaped(a.Group) + "/" + escaped(a.ID),
-			protocol.SchemeGCPS: "gcps://" + escaped(a.Group) + "/" + escaped(a.ID)}[a.Scheme]
+			protocol.SchemeGCPS: "gcps://" + escaped(a.Group) + "/" + escaped(a.ID), protocol.SchemeBash: "bash://" + a.Group + "/" + escaped(a.ID)}[a.Scheme]
 		if spelled != "" && len(spelled) <= protocol.MaxAddressBytes && !strings.HasPrefix(a.Group, "[") {
 			if again, err := protocol.ParseAddress(spelled); err != nil || again != a {
 				t.Fatalf("%q is %+v; %q is %+v, %v", s, a, spelled, again, err)

@@ -176,7 +176,7 @@ func (c chooser) filter() protocol.Tags {
 }
 
 func (c chooser) address() string {
-	return pick(c.Generator, "poll://any@g1", "poll://any@g2/w1", "poll://uni@g1/w1", "http://host.test/hook", "gcps://project/topic", "bash://x")
+	return pick(c.Generator, "poll://any@g1", "poll://any@g2/w1", "poll://uni@g1/w1", "http://host.test/hook", "gcps://project/topic", "bash://docker/image:1")
 }
 
 // create makes the data of a promise.create: every flavour, and tags that are filters only.

@@ -170,6 +170,6 @@ func delayOf(s string) (int64, bool) {
 
 // addresses accepts the plain forms of the addresses of docs/protocol.md. The rules of URL parsing are the
 // matter of the protocol package's own tests.
-var addresses = regexp.MustCompile(`^(poll://(any|uni)@[^/@ ]+(/.*)?|https?://[a-z0-9.-]+(:[0-9]{1,4})?(/.*)?|gcps://[^/@ ]+/.+|bash://.*)$`)
+var addresses = regexp.MustCompile(`^(poll://(any|uni)@[^/@ ]+(/.*)?|https?://[a-z0-9.-]+(:[0-9]{1,4})?(/.*)?|gcps://[^/@ ]+/.+|bash://(bash/?|docker/+[A-Za-z0-9._/:@+\[\]][A-Za-z0-9._/:@+\[\]-]*)?)$`)
 
 func goodAddress(s string) bool { return len(s) <= 1024 && addresses.MatchString(s) }
