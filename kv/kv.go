@@ -114,7 +114,12 @@ type Tx interface {
 
 // Signal is a post-commit hint: a topic, and a body whose meaning is the topic's own. Both are opaque to
 // the store. Keep them short, at most MaxSignalBytes: some engines carry them to other servers.
-type Signal struct{ Topic, Body string }
+type Signal struct {
+	Topic, Body string
+	// Local: nobody but subscribers of this handle of the store has a use for it. An engine that carries signals leaves
+	// it out, and one whose signals are all local carries nothing.
+	Local bool
+}
 
 // Hints accompany an Update. None of them changes what the transaction means.
 type Hints struct {

@@ -12,7 +12,8 @@ import (
 // (TimerPass, Sweep). h takes what concerns delivery; nil for none. detach ends the subscription. Instead of Start.
 func (e *Engine) Attach(h deliver.Hints) (detach func()) {
 	e.loops.woken = make(chan struct{}, 1)
-	e.loops.wakeAt.Store(math.MaxInt64)
+	e.loops.begin()
+	e.loops.end(math.MaxInt64)
 	if h != nil {
 		e.hints.deliver.Store(&h)
 	}

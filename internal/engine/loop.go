@@ -33,7 +33,8 @@ type hints struct {
 // loops are the goroutines around the step functions: the timer loop, the sweep and the retention of the journal.
 // Everything they do can be done by hand with Tick, Fire, Sweep and Retain.
 type loops struct {
-	wakeAt atomic.Int64  // a timer armed before this instant wakes the timer loop
+	wakeAt atomic.Int64  // a timer armed before this instant wakes the timer loop; math.MinInt64 while a pass is under way
+	armed  atomic.Int64  // the earliest timer that was signalled since the pass began
 	woken  chan struct{} // holds at most one wake-up
 	stop   context.CancelFunc
 	done   sync.WaitGroup
@@ -56,7 +57,8 @@ func (e *Engine) Start(h deliver.Hints) {
 	ctx, cancel := context.WithCancel(context.Background())
 	e.loops.stop = cancel
 	e.loops.woken = make(chan struct{}, 1)
-	e.loops.wakeAt.Store(math.MaxInt64)
+	e.loops.begin()
+	e.loops.end(math.MaxInt64)
 	if h != nil {
 		e.hints.deliver.Store(&h)
 	}
@@ -109,9 +111,7 @@ func (e *Engine) Signalled(signals []kv.Signal) {
 			if own && e.shared && dueAt <= e.clock.now()+e.opt.PollIntervalMs {
 				e.duties.arm(dueAt)
 			}
-			if dueAt < e.loops.wakeAt.Load() {
-				e.loops.wake()
-			}
+			e.loops.arm(dueAt)
 			continue
 		}
 		m, ok := store.ParseMessage(s.Body)
@@ -149,6 +149,34 @@ func (e *Engine) ownSignals(signals []kv.Signal) bool {
 		}
 	}
 	return false
+}
+
+// begin begins a pass of the timer loop. What is armed from here on is counted on when the pass ends: to be woken for it
+// would be to look once more for each commit, however late its timers are due.
+func (l *loops) begin() {
+	l.armed.Store(math.MaxInt64)
+	l.wakeAt.Store(math.MinInt64)
+}
+
+// end ends a pass after which the loop sleeps until an instant, or an earlier one that was armed meanwhile, which it
+// returns. A timer that is armed after this and due before that wakes it.
+func (l *loops) end(until int64) int64 {
+	l.wakeAt.Store(until)
+	return min(until, l.armed.Load())
+}
+
+// arm notes that a timer is armed. Any goroutine. (Noted first, then compared, as end does it the other way round: one of
+// the two sees the other.)
+func (l *loops) arm(dueAt int64) {
+	for {
+		earliest := l.armed.Load()
+		if dueAt >= earliest || l.armed.CompareAndSwap(earliest, dueAt) {
+			break
+		}
+	}
+	if dueAt < l.wakeAt.Load() {
+		l.wake()
+	}
 }
 
 // wake makes the timer loop look again.

@@ -110,6 +110,46 @@ func TestArmedTimerWakesTheLoop(t *testing.T) {
 	})
 }
 
+// Timers that are due later than the loop looks next do not wake it: not while it sleeps, nor by the pass that was under
+// way when they were armed.
+func TestLateTimersDoNotWakeTheLoop(t *testing.T) {
+	f := newFixture(t)
+	defer f.Attach(nil)()
+	pass := func() time.Duration {
+		t.Helper()
+		sleep, err := f.TimerPass(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sleep
+	}
+	pass()
+	poll := f.opt.PollIntervalMs
+	for i := range 20 {
+		f.timer("default", fmt.Sprint("late", i), poll+1000+int64(i))
+	}
+	if f.Woken() {
+		t.Error("the loop was woken for a timer that is due after its next look")
+	}
+	f.timer("default", "soon", poll/2)
+	if !f.Woken() {
+		t.Error("the loop was not woken for a timer that is due before its next look")
+	}
+	if sleep := pass(); sleep > time.Duration(poll/2)*time.Millisecond {
+		t.Errorf("the loop sleeps for %s, past a timer", sleep)
+	}
+
+	// Armed while a pass is under way: the loop sleeps until then without being woken.
+	f.loops.begin()
+	f.loops.arm(f.Now() + poll/4)
+	if f.Woken() {
+		t.Error("a pass that is under way was woken")
+	}
+	if until := f.loops.end(f.Now() + poll); until != f.Now()+poll/4 {
+		t.Errorf("the loop sleeps until %d, not %d", until, f.Now()+poll/4)
+	}
+}
+
 // Without any signal everything happens all the same, later.
 func TestPollFiresWithoutSignals(t *testing.T) {
 	f, s := newRunning(t, 30)

@@ -11,6 +11,7 @@ import (
 
 	"abide/internal/cluster"
 	"abide/internal/keyspace"
+	"abide/internal/store"
 	"abide/kv"
 )
 
@@ -156,6 +157,7 @@ func (e *Engine) renewLease(ctx context.Context) error {
 		if found, err = keyspace.ParseMember(b); err != nil || found.Life != m.life {
 			return err
 		}
+		tx.Signal(store.ServerSignal(e.opt.ServerID)) // with nothing else to tell, it tells that signals travel
 		return tx.Put(key, keyspace.AppendMember(nil, e.member(m.life, found.Renewals+1, e.clock.now())))
 	})
 	if err != nil {

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"math"
 	"sync"
 	"time"
 
@@ -14,8 +13,7 @@ import (
 // timers is one pass of the timer loop: fire what is due, then sleep until the earliest entry, at most the
 // poll interval. A timer armed meanwhile wakes it.
 func (e *Engine) timers(ctx context.Context) (time.Duration, error) {
-	// From here on every armed timer wakes the loop: what this pass does not see is signalled after it.
-	e.loops.wakeAt.Store(math.MaxInt64)
+	e.loops.begin()
 	now := e.clock.now()
 	if e.duties.quiet { // one look tells whether there is anything; on a database several are several round trips
 		sleep, due, err := e.untilDue(ctx, now, func(keyspace.Timer) bool { return false })
@@ -56,13 +54,17 @@ func (e *Engine) untilDue(ctx context.Context, now int64, skip func(keyspace.Tim
 		dueAt, armed, err = e.nextDue(ctx, skip)
 		return err
 	})
-	if err != nil || !armed {
-		return time.Duration(e.opt.PollIntervalMs) * time.Millisecond, false, err
+	if err != nil {
+		return 0, false, err
 	}
-	e.loops.wakeAt.Store(dueAt)
-	// In milliseconds until it is short: a deadline may be further away than a time.Duration reaches.
-	waitMs := min(max(dueAt-e.clock.now(), 0), e.opt.PollIntervalMs)
-	return time.Duration(waitMs) * time.Millisecond, dueAt <= now, nil
+	at := e.clock.now()
+	until := at + e.opt.PollIntervalMs
+	if armed {
+		until = min(until, dueAt)
+	}
+	// In milliseconds until it is short: an instant may be further away than a time.Duration reaches.
+	waitMs := min(max(e.loops.end(until)-at, 0), e.opt.PollIntervalMs)
+	return time.Duration(waitMs) * time.Millisecond, armed && dueAt <= now, nil
 }
 
 // fireAll fires the steps of a pass, up to inParallel at a time. A step that fails by itself is counted and left to

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"abide/internal/keyspace"
@@ -113,9 +114,10 @@ func (w *world) anyServer() *server {
 	return nil
 }
 
-// carrySignals takes the signals of a server's commit to the others.
+// carrySignals takes the signals of a server's commit to the others, but for those that are for itself alone.
 func (w *world) carrySignals(from *server, signals []kv.Signal) {
-	if !w.layout.travels {
+	signals = slices.DeleteFunc(slices.Clone(signals), func(s kv.Signal) bool { return s.Local })
+	if !w.layout.travels || len(signals) == 0 {
 		return
 	}
 	for _, s := range w.servers {

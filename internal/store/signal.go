@@ -9,7 +9,8 @@ import (
 
 // Topics of the signals that commits give. Signals are hints: whoever listens also scans.
 const (
-	// TopicTimer: a timer was armed. Body: its due time, decimal epoch ms.
+	// TopicTimer: a timer was armed. Body: its due time, decimal epoch ms. Local: of several servers the one that armed it
+	// fires what is due before the others look again.
 	TopicTimer = "timer"
 	// TopicExecute: an execute was queued. Body: Message as a tuple.
 	TopicExecute = "execute"
@@ -27,12 +28,29 @@ func (t *Txn) hint(s kv.Signal) {
 	if len(s.Topic)+len(s.Body) > kv.MaxSignalBytes {
 		return
 	}
-	if t.server != "" {
-		t.tx.Signal(kv.Signal{Topic: TopicServer, Body: t.server})
-		t.server = ""
+	if t.server != "" && (t.signed == unsigned || t.signed == signedHere && !s.Local) {
+		t.signed = signedHere
+		if !s.Local {
+			t.signed = signedAbroad
+		}
+		sign := ServerSignal(t.server)
+		sign.Local = s.Local
+		t.tx.Signal(sign)
 	}
 	t.tx.Signal(s)
 }
+
+// signature is to whom a transaction's signals have said so far whose they are.
+type signature uint8
+
+const (
+	unsigned     signature = iota
+	signedHere             // those of this server, with local signals
+	signedAbroad           // everybody
+)
+
+// ServerSignal says whose commit it is.
+func ServerSignal(server string) kv.Signal { return kv.Signal{Topic: TopicServer, Body: server} }
 
 // timerHints is how many timer signals one transaction gives at most: the largest suspend arms 2,000 timers, and
 // a signal is an operation of the transaction.
@@ -81,7 +99,7 @@ func ParseMessage(body string) (m Message, ok bool) {
 
 // TimerSignal says that a timer was armed for an instant.
 func TimerSignal(dueAt int64) kv.Signal {
-	return kv.Signal{Topic: TopicTimer, Body: strconv.FormatInt(dueAt, 10)}
+	return kv.Signal{Topic: TopicTimer, Body: strconv.FormatInt(dueAt, 10), Local: true}
 }
 
 // ParseTimer parses the body of a timer signal; what does not parse is due at once.

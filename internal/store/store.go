@@ -36,7 +36,8 @@ type Txn struct {
 	at    int64
 	entry []byte // scratch of record
 
-	server   string // see SignedBy; empty once it is said
+	server   string // see SignedBy
+	signed   signature
 	hinted   int    // timer signals given
 	earliest int64  // the earliest of them
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,12 +70,12 @@ func TestSignals(t *testing.T) {
 	check := func(what string, got []kv.Signal) {
 		t.Helper()
 		if len(got) != len(want) {
-			t.Errorf("%s: signals %q, want %q", what, got, want)
+			t.Errorf("%s: signals %+v, want %+v", what, got, want)
 			return
 		}
 		for i := range got {
 			if got[i] != want[i] {
-				t.Errorf("%s: signal %q, want %q", what, got[i], want[i])
+				t.Errorf("%s: signal %+v, want %+v", what, got[i], want[i])
 			}
 		}
 	}
@@ -93,7 +94,7 @@ func TestSignals(t *testing.T) {
 	}
 	c = f.do(many...)
 	if n := len(c.signals); n > timerHints || ParseTimer(c.signals[n-1].Body) > 9000-99 {
-		t.Errorf("100 timers gave %d signals, the last %q", n, c.signals[n-1])
+		t.Errorf("100 timers gave %d signals, the last %+v", n, c.signals[n-1])
 	}
 	m, ok := ParseMessage(ExecuteSignal("w", "i\x00d", 7, "a").Body)
 	if !ok || m != (Message{Workspace: "w", ID: "i\x00d", Version: 7, Address: "a"}) {
@@ -197,5 +198,31 @@ func TestDamagedPayloads(t *testing.T) {
 	}
 	if keyspace.InlineBytes >= chunkBytes {
 		t.Error("an inline payload is larger than a chunk")
+	}
+}
+
+// A transaction says whose it is to whoever hears of it, and once: with what is for its own server alone, the others hear
+// nothing.
+func TestSignatures(t *testing.T) {
+	f := newFixture(t)
+	here, abroad := ServerSignal("s"), ServerSignal("s")
+	here.Local = true
+	timer, execute := TimerSignal(7000), ExecuteSignal(workspace, "p", 0, "poll://any@g")
+	for name, test := range map[string]struct{ give, want []kv.Signal }{
+		"timers alone":       {[]kv.Signal{timer, timer}, []kv.Signal{here, timer, timer}},
+		"a message alone":    {[]kv.Signal{execute, timer}, []kv.Signal{abroad, execute, timer}},
+		"a message later on": {[]kv.Signal{timer, execute, execute}, []kv.Signal{here, timer, abroad, execute, execute}},
+	} {
+		f.update(func(tx kv.Tx) error {
+			c := &counted{Tx: tx}
+			txn := Write(c, workspace, layout).SignedBy("s")
+			for _, s := range test.give {
+				txn.hint(s)
+			}
+			if !slices.Equal(c.signals, test.want) {
+				t.Errorf("%s: signals %+v, want %+v", name, c.signals, test.want)
+			}
+			return nil
+		})
 	}
 }

@@ -267,7 +267,7 @@ func TestSynchronous(t *testing.T) {
 		tx.Signal(kv.Signal{Topic: "t"})
 		return tx.Put([]byte("a"), nil)
 	})
-	if err != nil || len(seen) != 1 || seen[0] != "[{t }] 1" {
+	if err != nil || len(seen) != 1 || seen[0] != "[{t  false}] 1" {
 		t.Errorf("%v, signals %q", err, seen)
 	}
 	if err := s.Close(); err != nil {

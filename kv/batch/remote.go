@@ -90,8 +90,8 @@ type Commit struct {
 	// Incarnation, unless 0, replaces what every position of the store begins with, for whoever opens it next: an
 	// import's first step. The incarnation that this store was opened with stays as it is.
 	Incarnation uint32
-	// Signals are the hints of the batch, for an engine that can carry them to other servers. They are lost
-	// without harm.
+	// Signals are the hints of the batch that are for others too, for an engine that can carry them to other servers. They
+	// are lost without harm.
 	Signals []kv.Signal
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -379,4 +380,40 @@ func TestSettle(t *testing.T) {
 	if got := strings.Count(calls, "settle"); got != 2 {
 		t.Errorf("of two batches that read and one that wrote, %d were settled: %s", got, calls)
 	}
+}
+
+// An engine is not given what is for this server's subscribers alone.
+func TestLocalSignals(t *testing.T) {
+	carried := &carrier{Remote: batch.AsRemote(newFake())}
+	s := batch.NewRemote(carried, batch.Options{Name: "fake", Incarnation: 1})
+	defer s.Close()
+	var heard []kv.Signal
+	defer s.Signals(func(signals []kv.Signal) { heard = append(heard, signals...) })()
+	for _, test := range []struct{ give, carried []kv.Signal }{
+		{[]kv.Signal{{Topic: "t", Local: true}}, nil},
+		{[]kv.Signal{{Topic: "t", Local: true}, {Topic: "t"}, {Topic: "u"}}, []kv.Signal{{Topic: "t"}, {Topic: "u"}}},
+		{[]kv.Signal{{Topic: "t"}}, []kv.Signal{{Topic: "t"}}},
+	} {
+		heard, carried.signals = nil, nil
+		_, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error {
+			for _, signal := range test.give {
+				tx.Signal(signal)
+			}
+			return tx.Put([]byte("k"), nil)
+		})
+		if err != nil || !slices.Equal(heard, test.give) || !slices.Equal(carried.signals, test.carried) {
+			t.Errorf("%v: of %+v this server heard %+v, the engine was given %+v", err, test.give, heard, carried.signals)
+		}
+	}
+}
+
+// carrier keeps the signals that it is given.
+type carrier struct {
+	batch.Remote
+	signals []kv.Signal
+}
+
+func (c *carrier) Commit(commit batch.Commit) error {
+	c.signals = append(c.signals, commit.Signals...)
+	return c.Remote.Commit(commit)
 }

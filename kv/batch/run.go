@@ -185,7 +185,7 @@ func (r *run) settle() error {
 
 func (r *run) commit(signals []kv.Signal) error {
 	r.writes = r.overlay.writes(clearSlice(r.writes))
-	c := Commit{Sequence: r.sequence, Writes: r.writes, Signals: signals}
+	c := Commit{Sequence: r.sequence, Writes: r.writes, Signals: travelling(signals)}
 	if r.rounds != nil {
 		return r.fault("commit", r.rounds.remote.Commit(c))
 	}

@@ -53,6 +53,15 @@ func (s *subscribers) send(signals []kv.Signal) {
 	}
 }
 
+// travelling are those of the signals that others have a use for.
+func travelling(signals []kv.Signal) []kv.Signal {
+	isLocal := func(s kv.Signal) bool { return s.Local }
+	if !slices.ContainsFunc(signals, isLocal) {
+		return signals
+	}
+	return slices.DeleteFunc(slices.Clone(signals), isLocal) // the subscribers get them all
+}
+
 // coalescing collects signals, each once, in the order in which they first came.
 type coalescing struct {
 	seen map[kv.Signal]struct{}
