@@ -34,6 +34,18 @@ var (
 	ErrStale = errors.New("stale")
 )
 
+// LaterError is the error of a destination that says when it wants to be asked again. That is honoured up to
+// Limits.MaxLaterMs, and holds for the whole lane.
+type LaterError struct {
+	Err     error
+	AfterMs int64
+}
+
+func (e *LaterError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what was wrong.
+func (e *LaterError) Unwrap() error { return e.Err }
+
 // Transport sends messages of some schemes. It is safe for concurrent use.
 type Transport interface {
 	// Lane names what a message waits in line for: messages of one lane share their concurrency, their backoff and

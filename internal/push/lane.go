@@ -1,0 +1,231 @@
+package push
+
+import (
+	"container/list"
+
+	"abide/protocol"
+)
+
+// laneKey names a lane: two transports may use the same name.
+type laneKey struct {
+	transport int
+	name      string
+}
+
+// lane is what messages wait in line for, such as a host. It has its own line, its own window of how many may be on their
+// way, and its own pause.
+//
+// The window is what keeps a destination that hangs from holding many slots: it begins small, each message that is
+// accepted makes it larger by one, and failures in a row halve it down to one, which is then a probe after each pause. A
+// claim is as good as an answer: a worker that runs its function inside the request has taken its task long before it
+// answers.
+type lane struct {
+	key         laneKey
+	transport   Transport
+	concurrency int
+
+	line     *list.List // of flights that are ready
+	flights  int        // all of them
+	inFlight int        // those with a slot
+	window   int
+	failures int   // in a row
+	untilMs  int64 // end of its pause
+	lastErr  string
+	failedMs int64
+	usedMs   int64 // when it last had anything to do
+
+	ring   *list.Element // in the core's ring, while it may have something to send
+	queues map[queueKey]*queue
+	open   [kinds]*list.List // of queues that are to be looked into
+	hungry [kinds]bool       // it is in the core's list of lanes with such queues, and with room
+	starve bool              // it has such queues and no room, which may be others' doing
+	denied bool              // the last message was refused, which has been told
+
+	epoch        uint64 // of the servers that rank is about
+	rank         int
+	takenUntilMs int64
+	watches      map[queueKey]*watch
+}
+
+// route is where messages to an address go; lane is empty for an address that nobody serves, and why says why.
+type route struct {
+	transport int
+	lane      string
+	why       string
+}
+
+// routeOf parses an address, once.
+func (c *Core) routeOf(address string) route {
+	if r, ok := c.routes[address]; ok {
+		return r
+	}
+	if len(c.routes) >= maxRoutes {
+		clear(c.routes)
+	}
+	r := c.newRoute(address)
+	c.routes[address] = r
+	return r
+}
+
+func (c *Core) newRoute(address string) route {
+	a, err := protocol.ParseAddress(address)
+	if err != nil {
+		return route{why: err.Error()}
+	}
+	for i, t := range c.transports {
+		for _, scheme := range t.Schemes {
+			if scheme != a.Scheme {
+				continue
+			}
+			name, err := t.Transport.Lane(a, address)
+			if err != nil {
+				return route{why: err.Error()}
+			}
+			return route{transport: i, lane: name}
+		}
+	}
+	if a.Scheme == protocol.SchemePoll {
+		return route{why: "no worker can have this address: it names no id"}
+	}
+	return route{why: "sending to " + a.Scheme + " addresses is turned off on this server"}
+}
+
+// laneOf is the lane of an address; nil if nobody serves it.
+func (c *Core) laneOf(address string) *lane {
+	r := c.routeOf(address)
+	if r.lane == "" {
+		return nil
+	}
+	key := laneKey{r.transport, r.lane}
+	l := c.lanes[key]
+	if l == nil {
+		t := c.transports[r.transport].Transport
+		l = &lane{
+			key: key, transport: t, concurrency: max(1, t.Concurrency(r.lane)), line: list.New(), window: firstWindow, usedMs: c.nowMs,
+			queues: map[queueKey]*queue{}, watches: map[queueKey]*watch{},
+		}
+		for k := range kinds {
+			l.open[k] = list.New()
+		}
+		c.lanes[key] = l
+	}
+	return l
+}
+
+// room is how many more messages of l may wait in memory.
+func (c *Core) room(l *lane) int {
+	free := c.limits.MaxFlights - len(c.flights)
+	if l.flights >= free {
+		return 0
+	}
+	return min(max(minReady, min(2*l.window, c.limits.MaxReady))-l.line.Len(), free)
+}
+
+// wants reports whether l has a message that may be sent now, but for the slots that others hold.
+func (c *Core) wants(nowMs int64, l *lane) bool {
+	return l.line.Len() > 0 && l.untilMs <= nowMs && l.inFlight < min(l.window, l.concurrency)
+}
+
+// rouse puts l into the ring if it has something to send.
+func (c *Core) rouse(nowMs int64, l *lane) {
+	if l.ring == nil && c.wants(nowMs, l) {
+		l.ring = c.ring.PushBack(l)
+	}
+}
+
+// dispatch gives slots to the lanes that have something to send, one each in turn.
+func (c *Core) dispatch(nowMs int64) {
+	for passed := 0; passed < c.ring.Len() && c.busy < c.limits.MaxOutstanding && !c.draining; {
+		place := c.ring.Front()
+		l := place.Value.(*lane)
+		if !c.mine(l) {
+			c.leave(nowMs, l)
+		}
+		if !c.wants(nowMs, l) {
+			c.ring.Remove(place)
+			l.ring = nil
+			continue
+		}
+		c.ring.MoveToBack(place)
+		if l.inFlight >= c.limits.MaxOutstanding-c.busy {
+			passed++
+			continue
+		}
+		passed = 0
+		f := l.line.Remove(l.line.Front()).(*flight)
+		f.place, f.state = nil, checking
+		l.inFlight++
+		c.busy++
+		c.checks[f.kind].push(f)
+		c.feed(l)
+	}
+}
+
+// leave drops what waits in the line of a lane that is another server's by now.
+func (c *Core) leave(nowMs int64, l *lane) {
+	for l.line.Len() > 0 {
+		c.drop(nowMs, l.line.Front().Value.(*flight))
+	}
+}
+
+// release gives back the slot of a message.
+func (c *Core) release(nowMs int64, f *flight) {
+	f.lane.inFlight--
+	c.busy--
+	c.rouse(nowMs, f.lane)
+}
+
+// progress takes in that l has accepted a message, or that the task of one was claimed.
+func (c *Core) progress(nowMs int64, l *lane) {
+	if l.failures >= failuresInRow || l.denied {
+		c.tell(l, Notice{})
+	}
+	l.failures, l.untilMs, l.lastErr, l.denied = 0, 0, "", false
+	l.window = min(l.window+1, l.concurrency)
+	c.rouse(nowMs, l)
+	c.feed(l)
+}
+
+// failed takes in that l has not accepted a message. afterMs is what it asked for, 0 for nothing.
+func (c *Core) failed(nowMs int64, l *lane, text string, afterMs int64) {
+	l.failures++
+	l.lastErr, l.failedMs = text, nowMs
+	untilMs := nowMs + afterMs
+	if over := l.failures - failuresInRow + 1; over > 0 {
+		if over == 1 {
+			c.tell(l, Notice{Failing: true, Error: text})
+		}
+		l.window = max(1, l.window/2)
+		pauseMs := doubled(over, c.limits.RetryMsFirst, c.limits.RetryMsMax)
+		untilMs = max(untilMs, nowMs+jittered(pauseMs, l.key.name, l.failures))
+	}
+	if untilMs > max(nowMs, l.untilMs) {
+		l.untilMs = untilMs
+		c.alarm(alarm{atMs: untilMs, lane: l})
+	}
+}
+
+// tell notes that something about l is worth a line in the log.
+func (c *Core) tell(l *lane, n Notice) {
+	n.Transport, n.Lane = c.transports[l.key.transport].Name, l.key.name
+	if len(c.notices) < maxNotices {
+		c.notices = append(c.notices, n)
+	}
+}
+
+// prune forgets lanes that have had nothing to do for long, and queues that no walk meets any more.
+func (c *Core) prune(nowMs int64) {
+	for key, l := range c.lanes {
+		for _, q := range l.queues {
+			if q.place == nil && !q.asking && nowMs-q.quietUntilMs > 2*quietMsMax {
+				c.closeQueue(q)
+			}
+		}
+		if l.flights > 0 || len(l.queues) > 0 || l.ring != nil {
+			l.usedMs = nowMs
+		} else if nowMs-l.usedMs >= laneIdleMs && l.untilMs <= nowMs && l.takenUntilMs <= nowMs {
+			c.watching -= len(l.watches)
+			delete(c.lanes, key)
+		}
+	}
+}
