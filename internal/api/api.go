@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"abide/internal/auth"
+	"abide/internal/trace"
 	"abide/protocol"
 )
 
@@ -89,7 +90,14 @@ type Options struct {
 	// it, or "" or "unknown" if that could not be read, the status of the answer, and how long it took from the head of the
 	// request. It is called by many goroutines at once and must be quick. It needs Now.
 	Observe func(kind string, status int, took time.Duration)
-	// Now is the clock by which Observe's times are taken: time.Now.
+	// Tracer records requests as spans; nil records none. It needs Now.
+	Tracer *trace.Tracer
+	// SlowRequest is how long a request may take, from its head to its answer, before the log tells of it with the reason; 0
+	// for any time. It needs Now.
+	SlowRequest time.Duration
+	// Timed makes a context in which the engine's calls to its store are timed, and what tells how. Nil: nobody knows.
+	Timed func(context.Context) (context.Context, func() Spent)
+	// Now is the clock by which all those times are taken: time.Now.
 	Now func() time.Time
 }
 
@@ -102,6 +110,7 @@ type Handler struct {
 	inFlight atomic.Int64
 	draining atomic.Bool
 	refusals tally
+	slow     slowLog
 
 	receiving receiving
 	decoding  chan struct{} // holds a token for each large body that is being decoded
@@ -127,6 +136,7 @@ func New(engine Engine, o Options) (*Handler, error) {
 		return nil, err
 	}
 	return &Handler{engine: engine, o: o, cors: c, bodies: budget{limit: o.MaxBufferedBytes},
+		slow:     slowLog{after: func(d time.Duration, f func()) { time.AfterFunc(d, f) }},
 		decoding: make(chan struct{}, largeDecodes)}, nil
 }
 
@@ -225,9 +235,9 @@ const (
 
 // serveProtocol serves POST /: reads the body, decodes, asks the engine, answers.
 func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspace string) {
-	began := h.begin()
+	t := h.begin(workspace)
 	if err := h.cors.check(r); err != nil {
-		h.observe(began, "", http.StatusForbidden)
+		h.finish(&t, "", http.StatusForbidden)
 		plain(w, http.StatusForbidden, "Refused: this request comes from a web page of another origin; allow its origin with --server-cors-allow-origin")
 		return
 	}
@@ -238,14 +248,16 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 		if failure.status == http.StatusServiceUnavailable {
 			w.Header().Set("Retry-After", retryAfter)
 		}
-		h.observe(began, "", failure.status)
+		h.finish(&t, "", failure.status)
 		plain(w, failure.status, failure.message)
 		return
 	}
+	h.mark(&t.received)
 	var env protocol.Envelope
 	req, claims, reply := h.decode(r, workspace, in, &env)
+	h.trace(&t, r, &env, req)
 	if req != nil {
-		reply = h.trim(claims, h.do(r, workspace, &env, req))
+		reply = h.trim(claims, h.do(r, &t, &env, req))
 	}
 	out := takeBuffer()
 	out.bytes = protocol.AppendResponse(out.bytes, env.Kind, env.CorrID, reply)
@@ -253,7 +265,7 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 	if reply.Status == protocol.StatusUnavailable {
 		w.Header().Set("Retry-After", retryAfter)
 	}
-	h.observe(began, env.Kind, reply.Status)
+	h.finish(&t, env.Kind, reply.Status)
 	h.write(w, reply.Status, out.bytes)
 	out.put()
 }
@@ -314,7 +326,7 @@ var failed = protocol.Fail(protocol.StatusInternal,
 
 // do asks the engine, if there is room for one more request. A panic becomes a 500: it is a fault of this
 // request, not of the process.
-func (h *Handler) do(r *http.Request, workspace string, env *protocol.Envelope, req protocol.Request) (reply protocol.Reply) {
+func (h *Handler) do(r *http.Request, t *trail, env *protocol.Envelope, req protocol.Request) (reply protocol.Reply) {
 	if h.draining.Load() {
 		return protocol.Fail(protocol.StatusUnavailable, stopping)
 	}
@@ -324,13 +336,14 @@ func (h *Handler) do(r *http.Request, workspace string, env *protocol.Envelope, 
 	}
 	defer func() {
 		if fault := recover(); fault != nil {
-			h.logPanic(fault, env.Kind, workspace)
+			h.logPanic(fault, env.Kind, t.workspace)
 			reply = failed
 		}
 	}()
 	ctx, cancel := context.WithTimeout(r.Context(), h.o.RequestTimeout)
 	defer cancel()
-	return h.engine.Do(ctx, workspace, req, env.DebugTime)
+	defer h.mark(&t.answered)
+	return h.engine.Do(h.timed(ctx, t), t.workspace, req, env.DebugTime)
 }
 
 func (h *Handler) logPanic(fault any, kind, workspace string) {

@@ -40,7 +40,7 @@ var (
 	anyValue = []string{"*"}
 	vary     = []string{"origin, access-control-request-method, access-control-request-headers"}
 	methods  = []string{"GET,POST,PUT,PATCH,DELETE,OPTIONS"}
-	headers  = []string{"origin,content-length,content-type,authorization"}
+	headers  = []string{"origin,content-length,content-type,authorization,traceparent,tracestate"}
 )
 
 // serve adds the headers of CORS and answers OPTIONS, on any path, if there are configured origins. True if

@@ -29,9 +29,9 @@ func TestCORS(t *testing.T) {
 		{"list, health", []string{"http://a"}, "GET", "/health", "http://c", 200, map[string]string{"Vary": vary}},
 		{"list, preflight", []string{"http://a"}, "OPTIONS", "/any/where", "http://a", 200, map[string]string{
 			"Access-Control-Allow-Origin": "http://a", "Access-Control-Allow-Methods": "GET,POST,PUT,PATCH,DELETE,OPTIONS",
-			"Access-Control-Allow-Headers": "origin,content-length,content-type,authorization", "Vary": vary}},
+			"Access-Control-Allow-Headers": "origin,content-length,content-type,authorization,traceparent,tracestate", "Vary": vary}},
 		{"list, preflight of another", []string{"http://a"}, "OPTIONS", "/", "http://c", 200, map[string]string{
-			"Access-Control-Allow-Methods": "GET,POST,PUT,PATCH,DELETE,OPTIONS", "Access-Control-Allow-Headers": "origin,content-length,content-type,authorization", "Vary": vary}},
+			"Access-Control-Allow-Methods": "GET,POST,PUT,PATCH,DELETE,OPTIONS", "Access-Control-Allow-Headers": "origin,content-length,content-type,authorization,traceparent,tracestate", "Vary": vary}},
 	} {
 		f := start(t, api.Options{CORSOrigins: c.origins})
 		var lines []string
