@@ -14,6 +14,7 @@ import (
 	"abide/internal/deliver"
 	"abide/internal/engine"
 	"abide/internal/metrics"
+	"abide/internal/push"
 	"abide/protocol"
 )
 
@@ -32,6 +33,7 @@ type service struct {
 	http      *api.Server
 	handler   *api.Handler
 	delivery  *deliver.Deliverer
+	push      *push.Pusher
 	engine    *engine.Engine
 	store     dataStore
 	metrics   *metrics.Metrics
@@ -59,12 +61,15 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	if s.push, err = newPush(logger, o, s.engine); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	s.delivery = newDelivery(logger, o, s.engine)
 	if s.metrics, err = s.newMetrics(ctx, logger, o); err != nil {
-		return nil, errors.Join(err, s.delivery.Stop(ctx), store.Close())
+		return nil, errors.Join(err, s.delivery.Stop(ctx), s.push.Stop(ctx, ctx), store.Close())
 	}
 	stuckAfter := o.settings.MessagesPollInterval.duration() + deliveryStuck
-	s.readiness = readiness{s.engine, s.delivery, store, stuckAfter}
+	s.readiness = readiness{s.engine, s.delivery, s.push, store, stuckAfter}
 	s.handler, err = api.New(s.readiness, api.Options{
 		Debug:       o.debug,
 		CORSOrigins: o.settings.ServerCORSAllowOrigin,
@@ -76,10 +81,10 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		Now:         time.Now,
 	})
 	if err != nil {
-		return nil, errors.Join(err, s.delivery.Stop(ctx), store.Close())
+		return nil, errors.Join(err, s.delivery.Stop(ctx), s.push.Stop(ctx, ctx), store.Close())
 	}
 	s.http = api.NewServer(s.handler, logger)
-	s.engine.Start(s.delivery)
+	s.engine.Start(hints{s.delivery, s.push})
 	return s, nil
 }
 
@@ -141,6 +146,7 @@ func workspaceURL(base, workspace string) string {
 type readiness struct {
 	*engine.Engine
 	delivery   *deliver.Deliverer
+	push       *push.Pusher
 	store      dataStore
 	stuckAfter time.Duration
 }
@@ -152,6 +158,9 @@ func (r readiness) Ready(ctx context.Context) error {
 	}
 	if stuck := time.Duration(r.delivery.Health().StuckMs()) * time.Millisecond; stuck > r.stuckAfter {
 		return fmt.Errorf("delivery has not moved for %s", stuck.Round(time.Second))
+	}
+	if stuck := time.Duration(r.push.Health().StuckMs()) * time.Millisecond; stuck > r.stuckAfter {
+		return fmt.Errorf("push has not moved for %s", stuck.Round(time.Second))
 	}
 	return r.Engine.Ready(ctx)
 }
@@ -175,9 +184,10 @@ func (s *service) stop(logger *slog.Logger, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	s.handler.Drain()
-	streams := make(chan error, 1)
+	streams, pushed := make(chan error, 1), make(chan error, 1)
 	go func() { streams <- s.delivery.Stop(ctx) }()
-	if err := errors.Join(s.http.Shutdown(ctx), <-streams); err != nil {
+	go func() { pushed <- stopPush(ctx, s.push, timeout) }()
+	if err := errors.Join(s.http.Shutdown(ctx), <-streams, <-pushed); err != nil {
 		logger.Warn("requests were still in flight at the shutdown timeout", "error", err)
 		_ = s.http.Close()
 	}

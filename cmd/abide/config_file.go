@@ -40,8 +40,6 @@ var referenceOnly = []string{
 	"transports.bash_exec.enabled",
 	"transports.gcps.concurrency", "transports.gcps.enabled", "transports.gcps.project", "transports.gcps.timeout",
 	"transports.http_poll.enabled",
-	"transports.http_push.auth.audience", "transports.http_push.auth.header", "transports.http_push.auth.mode", "transports.http_push.auth.token",
-	"transports.http_push.concurrency", "transports.http_push.connect_timeout", "transports.http_push.enabled", "transports.http_push.request_timeout",
 }
 
 // settingsFile is a configuration file that has been read.

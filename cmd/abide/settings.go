@@ -45,6 +45,7 @@ type serverSettings struct {
 	JournalRetentionEntries int          `setting:"journal.retention_entries" default:"1000000" placeholder:"N" help:"How many entries of the journal are kept for each workspace, whatever their age; about 100 bytes of disk each."`
 
 	observabilitySettings
+	pushSettings
 
 	TransportsHTTPPollMaxConnections int `setting:"transports.http_poll.max_connections" name:"transports-http-poll-max-connections" default:"1000" placeholder:"N" help:"Worker streams that may be open at once."`
 	TransportsHTTPPollBufferSize     int `setting:"transports.http_poll.buffer_size" name:"transports-http-poll-buffer-size" default:"256" placeholder:"N" help:"Tasks that one stream is handed before its worker claims some of them; more than 256 count as 256."`
@@ -91,7 +92,7 @@ func (s *serverSettings) Validate() error {
 			return fmt.Errorf("--%s is 0: it must be at least 1 ms", span.flag)
 		}
 	}
-	if err := errors.Join(s.tlsSettings.Validate(), s.authSettings.Validate(), s.storageSettings.Validate(), s.observabilitySettings.Validate()); err != nil {
+	if err := errors.Join(s.tlsSettings.Validate(), s.authSettings.Validate(), s.storageSettings.Validate(), s.observabilitySettings.Validate(), s.pushSettings.Validate()); err != nil {
 		return err
 	}
 	return s.validateNames()

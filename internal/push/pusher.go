@@ -181,32 +181,23 @@ func (p *Pusher) HintUnblock(workspace string, ref deliver.UnblockRef) {
 	}
 }
 
-const (
-	// stopPoll is how often Stop looks whether what it waits for is done.
-	stopPoll = 10 * time.Millisecond
-	// reportShare is which part of the time that Stop has is kept for reports, so that what was accepted is not sent again.
-	reportShare = 4
-)
+// stopPoll is how often Stop looks whether what it waits for is done.
+const stopPoll = 10 * time.Millisecond
 
-// Stop begins no send from now on, waits for those on their way and for their reports, and cuts off at the deadline of ctx
-// what has not ended by then: that is sent again by whoever serves the store next. The error says what was cut off.
-func (p *Pusher) Stop(ctx context.Context) error {
+// Stop begins no send from now on, and waits for those on their way and for their reports. What has not been answered when
+// sendsUntil ends is cut off, and is sent again by whoever serves the store next; when ctx ends, nothing is waited for any
+// more. The error says what was cut off. sendsUntil should end some time before ctx, so that what was accepted by then is
+// reported.
+func (p *Pusher) Stop(ctx, sendsUntil context.Context) error {
 	p.step(func(c *Core, nowMs int64) { c.Drain(nowMs) })
-	sendsUntil := ctx
-	if deadline, ok := ctx.Deadline(); ok {
-		var cancel context.CancelFunc
-		sendsUntil, cancel = context.WithTimeout(ctx, time.Until(deadline)*(reportShare-1)/reportShare)
-		defer cancel()
+	var errs []error
+	if left := p.await(sendsUntil, func(sends, _ int) int { return sends }); left > 0 {
+		errs = append(errs, fmt.Errorf("%d messages were on their way and are sent again", left))
 	}
-	left := p.await(sendsUntil, func(sends, _ int) bool { return sends == 0 })
 	p.cutSends()
-	errs := []error{nil, nil}
-	if left > 0 {
-		errs[0] = fmt.Errorf("%d messages were on their way and are sent again", left)
-	}
 	errs = append(errs, waitFor(ctx, &p.sends, "sends did not end in time"))
-	if left := p.await(ctx, func(_, reports int) bool { return reports == 0 }); left > 0 {
-		errs[1] = fmt.Errorf("%d messages were accepted, and could not be taken out of the outbox: they are sent again", left)
+	if left := p.await(ctx, func(_, reports int) int { return reports }); left > 0 {
+		errs = append(errs, fmt.Errorf("%d messages were accepted, and could not be taken out of the outbox: they are sent again", left))
 	}
 	p.cancel()
 	errs = append(errs, waitFor(ctx, &p.running, "calls to the outbox did not end in time"))
@@ -216,18 +207,18 @@ func (p *Pusher) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// await waits until done says so of what is unfinished, or ctx ends. left is then how many are.
-func (p *Pusher) await(ctx context.Context, done func(sends, reports int) bool) (left int) {
+// await waits until nothing of what is unfinished is left, or ctx ends.
+func (p *Pusher) await(ctx context.Context, of func(sends, reports int) int) (left int) {
 	for {
 		p.mu.Lock()
-		sends, reports := p.core.Unfinished()
+		left = of(p.core.Unfinished())
 		p.mu.Unlock()
-		if done(sends, reports) {
+		if left == 0 {
 			return 0
 		}
 		select {
 		case <-ctx.Done():
-			return sends + reports
+			return left
 		case <-time.After(stopPoll):
 		}
 	}
