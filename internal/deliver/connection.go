@@ -3,7 +3,9 @@ package deliver
 import (
 	"errors"
 	"sync"
+	"time"
 
+	"abide/internal/trace"
 	"abide/protocol"
 )
 
@@ -15,7 +17,12 @@ type Connection struct {
 	id        ConnID
 	serverURL string
 	wake      chan struct{}
+	workspace string
 	messages  []Message
+
+	recording sync.Mutex   // since Close may come from elsewhere
+	spans     []trace.Span // of what is being written
+
 	closeOnce sync.Once
 }
 
@@ -34,7 +41,7 @@ func (d *Deliverer) ConnectToGroup(workspace, group, pid string) (*Connection, e
 }
 
 func (d *Deliverer) connect(workspace, group, pid string, register func(c *Core, nowMs int64, workspace, group, pid string) (ConnID, error)) (*Connection, error) {
-	cn := &Connection{d: d, wake: make(chan struct{}, 1), serverURL: d.options.ServerURL(workspace)}
+	cn := &Connection{d: d, wake: make(chan struct{}, 1), serverURL: d.options.ServerURL(workspace), workspace: workspace}
 	err := errInternal
 	d.step(func(c *Core, nowMs int64) {
 		if cn.id, err = register(c, nowMs, workspace, group, pid); err == nil {
@@ -65,7 +72,7 @@ func (cn *Connection) Take(buf []byte) ([]byte, Status) {
 		if m.Promise != nil {
 			buf = protocol.AppendUnblock(buf, *m.Promise)
 		} else {
-			buf = protocol.AppendTracedExecute(buf, cn.serverURL, m.Task, m.Trace)
+			buf = protocol.AppendTracedExecute(buf, cn.serverURL, m.Task, cn.traced(m.Trace))
 		}
 		buf = append(buf, "\n\n"...)
 	}
@@ -73,8 +80,39 @@ func (cn *Connection) Take(buf []byte) ([]byte, Status) {
 	return buf, status
 }
 
+// traced is the trace that a message carries: that of its task, with this delivery as the cause of what comes if it is
+// recorded.
+func (cn *Connection) traced(task *protocol.Trace) *protocol.Trace {
+	if !task.Sampled() {
+		return task
+	}
+	span := cn.d.options.Tracer.Begin("deliver execute", trace.Producer, task, time.Time{})
+	if !span.Recorded() {
+		return task
+	}
+	span.Text("abide.workspace", cn.workspace)
+	cn.recording.Lock()
+	defer cn.recording.Unlock()
+	cn.spans = append(cn.spans, span)
+	return span.Trace()
+}
+
+// endSpans ends the spans of what was being written; failure is why it did not arrive, if it did not.
+func (cn *Connection) endSpans(failure string) {
+	cn.recording.Lock()
+	defer cn.recording.Unlock()
+	for _, span := range cn.spans {
+		if failure != "" {
+			span.Fail(failure)
+		}
+		span.End(time.Time{})
+	}
+	cn.spans = cn.spans[:0]
+}
+
 // Flushed reports that all frames of the last Take were written and flushed without an error.
 func (cn *Connection) Flushed() {
+	cn.endSpans("")
 	cn.d.step(func(c *Core, nowMs int64) { c.Flushed(nowMs, cn.id) })
 }
 
@@ -87,6 +125,7 @@ func (cn *Connection) Finish() {
 // else. It may be called again.
 func (cn *Connection) Close() {
 	cn.closeOnce.Do(func() {
+		cn.endSpans("the stream broke")
 		cn.d.step(func(c *Core, nowMs int64) {
 			delete(cn.d.connections, cn.id)
 			c.Disconnect(nowMs, cn.id)

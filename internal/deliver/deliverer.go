@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"abide/internal/trace"
 )
 
 // Options are what a Deliverer is made from.
@@ -23,6 +25,8 @@ type Options struct {
 	NowMs  func() int64
 	Logger *slog.Logger
 	Limits Limits
+	// Tracer records deliveries of tasks whose traces are sampled; nil records none.
+	Tracer *trace.Tracer
 }
 
 // Deliverer runs a Core in real time: one goroutine per class of store calls, and the writer of each

@@ -60,14 +60,17 @@ func (f *flight) key() flightKey {
 // Send is one message that a transport is to be given. Run it, then hand it to Core.Sent.
 type Send struct {
 	Transport Transport
-	// Kind, Workspace, Address, ID, Version, Promise and Attempt are those of Message.
+	// The rest is what Message is made of; Trace and Promise are shared.
 	Kind      Kind
 	Workspace string
 	Address   string
 	ID        string
 	Version   int64
 	Promise   *protocol.Promise
+	Trace     *protocol.Trace
 	Attempt   int
+	// Trace is that of an execute's task, or nil.
+	Trace *protocol.Trace
 
 	flight *flight
 }

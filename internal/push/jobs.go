@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"abide/internal/deliver"
+	"abide/protocol"
 )
 
 // Class is a sort of store call. One call of each class at a time is enough.
@@ -174,8 +175,12 @@ func (c *Core) takeCheck(nowMs int64, cl Class) *Job {
 func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 	c.checkAt[j.kind].after(nowMs, r.Err)
 	found := make(map[flightKey]*deliver.Unblock, len(j.flights))
+	traces := map[flightKey]*protocol.Trace{}
 	for _, e := range r.Executes {
-		found[flightKey{KindExecute, j.Workspace, e.ID, e.Version, ""}] = nil
+		key := flightKey{KindExecute, j.Workspace, e.ID, e.Version, ""}
+		if found[key] = nil; e.Trace != nil {
+			traces[key] = e.Trace
+		}
 	}
 	for i := range r.Unblocks {
 		u := &r.Unblocks[i]
@@ -185,7 +190,7 @@ func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 		if f.state != checking {
 			continue // claimed meanwhile
 		}
-		u, yes := found[f.key()]
+		s, yes := found[f.key()]
 		switch {
 		case r.Err != nil:
 			c.checks[j.kind].push(f)
@@ -195,14 +200,9 @@ func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 		default:
 			f.state = sending
 			f.attempts++
-			s := &Send{
-				Transport: f.lane.transport, Kind: f.kind, Workspace: f.workspace, Address: f.address, ID: f.id, Version: f.version,
-				Attempt: f.attempts, flight: f,
-			}
-			if u != nil {
-				s.Promise = &u.Promise
-			}
-			c.outgoing = append(c.outgoing, s)
+			s.Transport, s.flight = f.lane.transport, f
+			s.Kind, s.Workspace, s.Address, s.ID, s.Version, s.Attempt = f.kind, f.workspace, f.address, f.id, f.version, f.attempts
+			c.outgoing = append(c.outgoing, &s)
 		}
 	}
 }

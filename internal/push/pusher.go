@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"abide/internal/deliver"
+	"abide/internal/trace"
 	"abide/protocol"
 )
 
@@ -26,6 +27,8 @@ type Options struct {
 	NowMs  func() int64
 	Logger *slog.Logger
 	Limits Limits
+	// Tracer records deliveries of tasks whose traces are sampled; nil records none.
+	Tracer *trace.Tracer
 }
 
 // Pusher runs a Core in real time: one goroutine per class of store calls, and one per message that is on its way. All
@@ -147,14 +150,46 @@ func (p *Pusher) try(s *Send) (err error) {
 			err = fmt.Errorf("internal error of the transport: %v", r)
 		}
 	}()
-	m := Message{Workspace: s.Workspace, Address: s.Address, Promise: s.Promise, Attempt: s.Attempt}
+	m := Message{Workspace: s.Workspace, Address: s.Address, Promise: s.Promise, Trace: s.Trace, Attempt: s.Attempt}
 	if s.Kind == KindExecute {
 		m.Task = protocol.TaskRef{ID: s.ID, Version: s.Version}
-		m.Body = protocol.AppendExecute(nil, p.options.ServerURL(s.Workspace), m.Task)
+		span := p.begin(s)
+		defer func() { endSpan(span, err) }()
+		if m.Trace = s.Trace; span.Recorded() {
+			m.Trace = span.Trace()
+		}
+		m.Body = protocol.AppendTracedExecute(nil, p.options.ServerURL(s.Workspace), m.Task, m.Trace)
 	} else {
 		m.Body = protocol.AppendUnblock(nil, *s.Promise)
 	}
 	return s.Transport.Send(p.sendsUntil, m)
+}
+
+// begin begins the span of a send of an execute: nothing, unless the trace of its task is recorded.
+func (p *Pusher) begin(s *Send) trace.Span {
+	if !s.Trace.Sampled() {
+		return trace.Span{}
+	}
+	span := p.options.Tracer.Begin("push execute", trace.Producer, s.Trace, time.Time{})
+	span.Text("abide.workspace", s.Workspace)
+	span.Int("abide.attempt", int64(s.Attempt))
+	if a, err := protocol.ParseAddress(s.Address); err == nil {
+		span.Text("abide.scheme", a.Scheme)
+	}
+	return span
+}
+
+// endSpan ends the span of a send. What the error says may name hosts, and is not for it.
+func endSpan(span trace.Span, err error) {
+	switch {
+	case errors.Is(err, ErrStale):
+		span.Text("abide.outcome", "stale")
+	case errors.Is(err, ErrRefused):
+		span.Fail("refused")
+	case err != nil:
+		span.Fail("not accepted")
+	}
+	span.End(time.Time{})
 }
 
 // polled reports whether an address is for workers that poll, without parsing it: those are most.

@@ -230,6 +230,12 @@ func (t *Transport) fill(ctx context.Context, request *http.Request, m push.Mess
 	h.Set("User-Agent", "abide/"+t.options.Version)
 	h.Set(headerDelivery, id)
 	h.Set(headerAttempt, strconv.Itoa(m.Attempt))
+	if m.Trace != nil {
+		h.Set("Traceparent", string(m.Trace.AppendParent(nil)))
+		if m.Trace.State != "" {
+			h.Set("Tracestate", m.Trace.State)
+		}
+	}
 	if t.options.Mode == ModeHMAC {
 		at := t.options.Now().Unix()
 		h.Set(headerID, id)
