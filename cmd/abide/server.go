@@ -55,17 +55,24 @@ func runServer(in surroundings, logger *slog.Logger, o serverOptions) error {
 	go o.guard.run(guarding)
 	side := startSide(logger, o.settings.observabilitySettings, o.bind, s)
 	defer side.close()
+	boss := openSupervisor(in, logger)
+	defer boss.close()
 	ended := make(chan error, len(o.listeners))
 	for _, l := range o.listeners {
 		logger.Info(bench.ListeningMessage, bench.ListeningAddress, l.Addr().String(), "version", buildVersion(), "data", o.store.String())
 		go func() { ended <- s.http.Serve(o.guard.listener(l)) }()
 	}
+	boss.ready(o.listeners[0].Addr().String())
+	watching, stopWatching := context.WithCancel(context.Background())
+	defer stopWatching()
+	go boss.watch(watching, s.readiness.alive)
 	var failure error
 	select {
 	case sig := <-in.signals:
 		logger.Info("stopping", "signal", sig.String(), "timeout", o.settings.ServerShutdownTimeout.duration())
 	case failure = <-ended: // a listener failed: nothing can reach the server any more
 	}
+	boss.stopping(o.settings.ServerShutdownTimeout.duration())
 	stopped := make(chan struct{})
 	go func() {
 		for begun := time.Now(); ; {

@@ -23,6 +23,9 @@ const (
 	loopBackoffMax   = 5 * time.Second
 	// loopStale is how long a loop may go without a good pass before the server is not ready.
 	loopStale = 30 * time.Second
+	// LoopHung is how long a loop may be within one pass before it counts as hanging for good. A pass over much work on a
+	// slow store takes some time, and what follows from hanging is the death of the process.
+	LoopHung = 5 * time.Minute
 )
 
 // hints hands the signals of commits to whoever consumes them.
@@ -47,7 +50,8 @@ type loops struct {
 // heart is the health signal of one loop.
 type heart struct {
 	name     string
-	lastGood time.Duration // on the source's monotonic clock
+	lastGood time.Duration // on the source's monotonic clock, as is lastPass
+	lastPass time.Duration // good or not
 	lastErr  error
 }
 
@@ -190,7 +194,8 @@ func (l *loops) wake() {
 // run starts one loop: pass after pass, each telling how long to sleep. A pass that fails or panics is
 // logged and counted, and the next one comes after a growing pause: a loop never ends by itself.
 func (l *loops) run(ctx context.Context, e *Engine, name string, pass func(ctx context.Context) (time.Duration, error)) {
-	h := &heart{name: name, lastGood: e.opt.Source.Mono()}
+	begun := e.opt.Source.Mono()
+	h := &heart{name: name, lastGood: begun, lastPass: begun}
 	l.mu.Lock()
 	l.alive = append(l.alive, h)
 	l.mu.Unlock()
@@ -252,9 +257,9 @@ func (l *loops) sleep(ctx context.Context, d time.Duration, wakeable bool) {
 func (l *loops) beat(h *heart, e *Engine, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h.lastErr = err
+	h.lastErr, h.lastPass = err, e.opt.Source.Mono()
 	if err == nil {
-		h.lastGood = e.opt.Source.Mono()
+		h.lastGood = h.lastPass
 	}
 }
 
@@ -265,6 +270,21 @@ func (l *loops) health(now time.Duration) error {
 	for _, h := range l.alive {
 		if stale := now - h.lastGood; stale > loopStale {
 			return fmt.Errorf("the %s loop has had no good pass for %s (last error: %w)", h.name, stale.Round(time.Second), h.lastErr)
+		}
+	}
+	return nil
+}
+
+// Alive reports the first loop that hangs: that has ended no pass, good or not, for LoopHung. Unlike Ready it says nothing
+// of a store that fails; only a new process would mend what it reports. Safe for concurrent use.
+func (e *Engine) Alive() error {
+	now := e.opt.Source.Mono()
+	l := &e.loops
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.alive {
+		if hung := now - h.lastPass; hung > LoopHung {
+			return fmt.Errorf("the %s loop has ended no pass for %s", h.name, hung.Round(time.Second))
 		}
 	}
 	return nil
