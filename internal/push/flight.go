@@ -60,7 +60,7 @@ func (f *flight) key() flightKey {
 // Send is one message that a transport is to be given. Run it, then hand it to Core.Sent.
 type Send struct {
 	Transport Transport
-	// The rest is what Message is made of; Trace and Promise are shared.
+	// The rest is what Message is made of; Trace and Promise are shared, either may be nil.
 	Kind      Kind
 	Workspace string
 	Address   string
@@ -69,8 +69,6 @@ type Send struct {
 	Promise   *protocol.Promise
 	Trace     *protocol.Trace
 	Attempt   int
-	// Trace is that of an execute's task, or nil.
-	Trace *protocol.Trace
 
 	flight *flight
 }

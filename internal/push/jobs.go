@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"abide/internal/deliver"
-	"abide/protocol"
 )
 
 // Class is a sort of store call. One call of each class at a time is enough.
@@ -174,17 +173,13 @@ func (c *Core) takeCheck(nowMs int64, cl Class) *Job {
 // doneCheck hands over what is still to be sent.
 func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 	c.checkAt[j.kind].after(nowMs, r.Err)
-	found := make(map[flightKey]*deliver.Unblock, len(j.flights))
-	traces := map[flightKey]*protocol.Trace{}
+	found := make(map[flightKey]Send, len(j.flights)) // with only what the store adds
 	for _, e := range r.Executes {
-		key := flightKey{KindExecute, j.Workspace, e.ID, e.Version, ""}
-		if found[key] = nil; e.Trace != nil {
-			traces[key] = e.Trace
-		}
+		found[flightKey{KindExecute, j.Workspace, e.ID, e.Version, ""}] = Send{Trace: e.Trace}
 	}
 	for i := range r.Unblocks {
 		u := &r.Unblocks[i]
-		found[flightKey{KindUnblock, j.Workspace, u.ID, 0, u.Address}] = u
+		found[flightKey{KindUnblock, j.Workspace, u.ID, 0, u.Address}] = Send{Promise: &u.Promise}
 	}
 	for _, f := range j.flights {
 		if f.state != checking {

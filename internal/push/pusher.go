@@ -150,7 +150,7 @@ func (p *Pusher) try(s *Send) (err error) {
 			err = fmt.Errorf("internal error of the transport: %v", r)
 		}
 	}()
-	m := Message{Workspace: s.Workspace, Address: s.Address, Promise: s.Promise, Trace: s.Trace, Attempt: s.Attempt}
+	m := Message{Workspace: s.Workspace, Address: s.Address, Promise: s.Promise, Attempt: s.Attempt}
 	if s.Kind == KindExecute {
 		m.Task = protocol.TaskRef{ID: s.ID, Version: s.Version}
 		span := p.begin(s)

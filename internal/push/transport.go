@@ -17,8 +17,6 @@ type Message struct {
 	Task    protocol.TaskRef
 	// Promise is shared: nobody may change it.
 	Promise *protocol.Promise
-	// Trace is the trace that the task is part of; nil for none. It is shared, too.
-	Trace *protocol.Trace
 	// Body is the message in the protocol's JSON, one line of ASCII. It belongs to the transport.
 	Body []byte
 	// Trace is the trace that an execute's task is part of, with this delivery as the cause of what comes if it is
