@@ -34,8 +34,10 @@ const DefaultWorkspace = protocol.DefaultWorkspace
 const (
 	// DefaultRequestTimeout is below the 10 s after which the TypeScript SDK gives up.
 	DefaultRequestTimeout = 8 * time.Second
-	// DefaultMaxInFlight is the number of requests that may be in the engine at once.
+	// DefaultMaxInFlight is the number of requests that may be in the engine, or wait for it, at once.
 	DefaultMaxInFlight = 4096
+	// DefaultMaxWorkspaceInFlight is the number of them that may be of one workspace.
+	DefaultMaxWorkspaceInFlight = DefaultMaxInFlight / 2
 	// DefaultMaxBufferedBytes bounds the memory of request bodies being received.
 	DefaultMaxBufferedBytes = 64 << 20
 )
@@ -81,8 +83,10 @@ type Options struct {
 	Log *slog.Logger
 	// RequestTimeout is what the engine has for one request.
 	RequestTimeout time.Duration
-	// MaxInFlight bounds the requests in the engine; one more is answered 503.
+	// MaxInFlight bounds the requests in the engine and in front of it; one more is answered 503.
 	MaxInFlight int
+	// MaxWorkspaceInFlight bounds those of one workspace; one more is answered 429.
+	MaxWorkspaceInFlight int
 	// MaxBufferedBytes bounds the bodies being received, all together; one that does not fit is answered
 	// 503. It must hold at least one body of protocol.MaxBodyBytes.
 	MaxBufferedBytes int64
@@ -107,7 +111,7 @@ type Handler struct {
 	o        Options
 	cors     *cors
 	bodies   budget
-	inFlight atomic.Int64
+	shares   shares
 	draining atomic.Bool
 	refusals tally
 	slow     slowLog
@@ -127,6 +131,9 @@ func New(engine Engine, o Options) (*Handler, error) {
 	if o.MaxInFlight <= 0 {
 		o.MaxInFlight = DefaultMaxInFlight
 	}
+	if o.MaxWorkspaceInFlight <= 0 {
+		o.MaxWorkspaceInFlight = DefaultMaxWorkspaceInFlight
+	}
 	if o.MaxBufferedBytes <= 0 {
 		o.MaxBufferedBytes = DefaultMaxBufferedBytes
 	}
@@ -137,6 +144,7 @@ func New(engine Engine, o Options) (*Handler, error) {
 	}
 	return &Handler{engine: engine, o: o, cors: c, bodies: budget{limit: o.MaxBufferedBytes},
 		slow:     slowLog{after: func(d time.Duration, f func()) { time.AfterFunc(d, f) }},
+		shares:   shares{limit: o.MaxInFlight, each: o.MaxWorkspaceInFlight, by: map[string]*share{}},
 		decoding: make(chan struct{}, largeDecodes)}, nil
 }
 
@@ -227,10 +235,12 @@ func (h *Handler) servePoll(w http.ResponseWriter, r *http.Request, route route)
 }
 
 const (
-	// retryAfter is how long a client should wait after a 503, in seconds.
+	// retryAfter is how long a client should wait after a 503 or a 429, in seconds.
 	retryAfter = "1"
 	stopping   = "The server is stopping; nothing was done, try again"
-	busy       = "The server has too many requests at once; nothing was done, try again"
+	tooMany    = "This workspace has too many requests at once (limits.requests_per_workspace); nothing was done, try again"
+	late       = "The server did not come to this request in time; nothing was done, try again"
+	busy       = "The server has too many requests at once (limits.requests); nothing was done, try again"
 )
 
 // serveProtocol serves POST /: reads the body, decodes, asks the engine, answers.
@@ -262,7 +272,7 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 	out := takeBuffer()
 	out.bytes = protocol.AppendResponse(out.bytes, env.Kind, env.CorrID, reply)
 	challenge(w, reply.Status)
-	if reply.Status == protocol.StatusUnavailable {
+	if reply.Status == protocol.StatusUnavailable || reply.Status == protocol.StatusTooManyRequests {
 		w.Header().Set("Retry-After", retryAfter)
 	}
 	h.finish(&t, env.Kind, reply.Status)
@@ -330,18 +340,24 @@ func (h *Handler) do(r *http.Request, t *trail, env *protocol.Envelope, req prot
 	if h.draining.Load() {
 		return protocol.Fail(protocol.StatusUnavailable, stopping)
 	}
-	defer h.inFlight.Add(-1)
-	if h.inFlight.Add(1) > int64(h.o.MaxInFlight) {
+	ctx, cancel := context.WithTimeout(r.Context(), h.o.RequestTimeout)
+	defer cancel()
+	turn, refused := h.shares.enter(ctx, t.workspace)
+	switch refused {
+	case shareFull:
+		return protocol.Fail(protocol.StatusTooManyRequests, tooMany)
+	case allFull:
 		return protocol.Fail(protocol.StatusUnavailable, busy)
+	case gaveUp:
+		return protocol.Fail(protocol.StatusUnavailable, late)
 	}
+	defer h.shares.leave(turn)
 	defer func() {
 		if fault := recover(); fault != nil {
 			h.logPanic(fault, env.Kind, t.workspace)
 			reply = failed
 		}
 	}()
-	ctx, cancel := context.WithTimeout(r.Context(), h.o.RequestTimeout)
-	defer cancel()
 	defer h.mark(&t.answered)
 	return h.engine.Do(h.timed(ctx, t), t.workspace, req, env.DebugTime)
 }

@@ -1,4 +1,4 @@
 package api
 
-// InFlight is how many requests are in the engine now.
-func (h *Handler) InFlight() int64 { return h.inFlight.Load() }
+// InFlight is how many requests are in the engine now, or wait for it.
+func (h *Handler) InFlight() int64 { return int64(h.shares.inFlight()) }
