@@ -15,11 +15,12 @@ import (
 
 // benchCommand measures a server.
 type benchCommand struct {
-	Mode    string       `arg:"" placeholder:"MODE" help:"What one operation is: noop, create, get, lifecycle, dispatch or workflow; or, of the store alone: kv-write, kv-read, kv-mixed or kv-size."`
+	Mode    string       `arg:"" placeholder:"MODE" help:"What one operation is: noop, create, get, lifecycle, dispatch or workflow; or, of the store alone: kv-write, kv-read, kv-mixed or kv-size; or a comparison: flood."`
 	URL     string       `name:"url" placeholder:"URL" help:"The server to measure; without it an own one is started, on a temporary file in .abide/ or the database that the storage flags name."`
 	Metrics string       `name:"metrics-url" placeholder:"URL" help:"Where the server of --url shows its metrics."`
 	With    []string     `name:"with" placeholder:"FLAG" sep:"none" help:"A further flag of an own server, such as --with=--tasks-retry-timeout=5s; repeatable."`
-	Clients int          `default:"64" placeholder:"N" help:"Clients, each with one operation in flight."`
+	Token   string       `setting:"token" placeholder:"TOKEN" help:"Sent with every request. In the variable, other users of this machine do not see it."`
+	Clients int          `default:"0" placeholder:"N" help:"Clients, each with one operation in flight; by default 64, in flood 4."`
 	For     milliseconds `default:"10s" placeholder:"DURATION" help:"Measured time."`
 	Warmup  milliseconds `default:"2s" placeholder:"DURATION" help:"Time before it that is not measured."`
 	Size    int          `default:"200" placeholder:"BYTES" help:"Length of each param's and value's data."`
@@ -27,8 +28,12 @@ type benchCommand struct {
 	Preload int          `default:"0" placeholder:"N" help:"Promises to create and settle before the warmup."`
 	Keys    int          `default:"0" placeholder:"N" help:"Keys in the store, for the modes of the store alone; by default 100000, in kv-size 1000000."`
 
+	comparison
 	storageSettings
 }
+
+// defaultClients is how many clients there are unless told otherwise.
+const defaultClients = 64
 
 // Validate checks the values; kong calls it.
 func (c *benchCommand) Validate() error {
@@ -38,8 +43,11 @@ func (c *benchCommand) Validate() error {
 	if c.ofStore() {
 		return c.validateStore()
 	}
+	if c.compares() {
+		return c.validateComparison()
+	}
 	if !slices.Contains(bench.Modes(), bench.Mode(c.Mode)) {
-		return fmt.Errorf("unknown mode %q: use one of %s, %s", c.Mode, bench.ModeNames(), kvbench.ModeNames())
+		return fmt.Errorf("unknown mode %q: use one of %s, %s, %s", c.Mode, bench.ModeNames(), kvbench.ModeNames(), bench.ModeFlood)
 	}
 	if err := c.validateServer(); err != nil {
 		return err
@@ -70,16 +78,25 @@ func (c *benchCommand) validateServer() error {
 	return c.storageSettings.Validate()
 }
 
+// clients is how many clients there are: otherwise, unless told.
+func (c *benchCommand) clients(otherwise int) int {
+	if c.Clients == 0 {
+		return otherwise
+	}
+	return c.Clients
+}
+
 func (c *benchCommand) config() bench.Config {
 	return bench.Config{
 		Mode:      bench.Mode(c.Mode),
-		Clients:   c.Clients,
+		Clients:   c.clients(defaultClients),
 		For:       c.For.duration(),
 		Warmup:    c.Warmup.duration(),
 		SizeBytes: c.Size,
 		Seed:      c.Seed,
 		Preload:   c.Preload,
 		URL:       c.URL,
+		Token:     c.Token,
 
 		MetricsURL: c.Metrics,
 	}
@@ -91,6 +108,9 @@ func (c *benchCommand) Run(in surroundings, _ *environment) error {
 	defer stop()
 	if c.ofStore() {
 		return c.runStore(ctx, in)
+	}
+	if c.compares() {
+		return c.runComparison(ctx, in)
 	}
 	config := c.config()
 	if c.URL == "" {
@@ -107,11 +127,8 @@ func (c *benchCommand) Run(in surroundings, _ *environment) error {
 		defer release()
 		config.EngineCommit = commit
 	}
-	clear := func() {}
-	if isTerminal(in.stderr) {
-		config.Progress = func(text string) { fmt.Fprintf(in.stderr, "\r\x1b[K%s", text) }
-		clear = func() { fmt.Fprint(in.stderr, "\r\x1b[K") }
-	}
+	var clear func()
+	config.Progress, clear = benchProgress(in)
 	report, err := bench.Run(ctx, config)
 	clear()
 	switch {
@@ -122,6 +139,14 @@ func (c *benchCommand) Run(in surroundings, _ *environment) error {
 	}
 	report.Version = buildVersion()
 	return json.NewEncoder(in.stdout).Encode(report)
+}
+
+// benchProgress says what goes on, where a person looks; clear takes the last word back.
+func benchProgress(in surroundings) (say func(text string), clear func()) {
+	if !isTerminal(in.stderr) {
+		return nil, func() {}
+	}
+	return func(text string) { fmt.Fprintf(in.stderr, "\r\x1b[K%s", text) }, func() { fmt.Fprint(in.stderr, "\r\x1b[K") }
 }
 
 var errInterrupted = errors.New("interrupted; nothing was measured to its end")

@@ -64,7 +64,7 @@ func (c *benchCommand) storeConfig(folder string) kvbench.Config {
 		}
 	}
 	return kvbench.Config{
-		Mode: kvbench.Mode(c.Mode), Clients: c.Clients, For: c.For.duration(), SizeBytes: c.Size, Seed: c.Seed, Keys: keys,
+		Mode: kvbench.Mode(c.Mode), Clients: c.clients(defaultClients), For: c.For.duration(), SizeBytes: c.Size, Seed: c.Seed, Keys: keys,
 		Open: func(name string) (*kvbench.Subject, error) { return openSubject(filepath.Join(folder, name)) },
 	}
 }

@@ -80,6 +80,8 @@ type Config struct {
 	Preload int
 	// URL is the base URL of the server to measure; a path in it names a workspace. Empty starts an own one.
 	URL string
+	// Token is sent with every request, to a server that asks for tokens; empty for none.
+	Token string
 	// MetricsURL is where the server of URL shows its metrics; empty if that is not known. An own server's is known.
 	MetricsURL string
 	// Own says how an own server is started; unused with a URL.
@@ -123,6 +125,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("a payload of %d bytes: use 0 to %d", c.SizeBytes, MaxSizeBytes)
 	case c.Preload < 0 || c.Preload > MaxPreload:
 		return fmt.Errorf("a preload of %d: use 0 to %d", c.Preload, MaxPreload)
+	case !isToken(c.Token):
+		return errors.New("the token has characters that no token has")
 	case c.URL != "":
 		_, err := parseTarget(c.URL)
 		return err
@@ -130,6 +134,11 @@ func (c Config) Validate() error {
 		return errors.New("neither a URL nor an own server to measure")
 	}
 	return nil
+}
+
+// isToken tells whether text can stand in a header's line.
+func isToken(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7F })
 }
 
 // ModeNames lists the modes for a person.
@@ -148,6 +157,21 @@ type target struct {
 	host    string // the Host header
 	path    string // of the base URL, without a slash at the end
 	tls     bool
+	token   string // empty: none is sent
+}
+
+// authorization is the header line that carries the token, with the end of the line before it; empty without one.
+func (t target) authorization() string {
+	if t.token == "" {
+		return ""
+	}
+	return "\r\nAuthorization: Bearer " + t.token
+}
+
+// at is t with path in the place of its own.
+func (t target) at(path string) target {
+	t.url, t.path = strings.TrimSuffix(t.url, t.path)+path, path
+	return t
 }
 
 func parseTarget(text string) (target, error) {

@@ -37,7 +37,7 @@ type connection struct {
 
 func newConnection(t target) *connection {
 	path := t.path + "/"
-	header := "POST " + path + " HTTP/1.1\r\nHost: " + t.host +
+	header := "POST " + path + " HTTP/1.1\r\nHost: " + t.host + t.authorization() +
 		"\r\nContent-Type: application/json\r\nContent-Length: "
 	for range lengthWidth {
 		header += " "

@@ -67,13 +67,14 @@ func (r *runner) run(ctx context.Context) error {
 	if err := waitReady(ctx, t); err != nil {
 		return err
 	}
+	t.token = r.config.Token
 	r.plan = plan{
 		target:    t,
 		run:       r.report.Run,
 		mode:      r.config.Mode,
 		sizeBytes: r.config.SizeBytes,
 		seed:      r.config.Seed,
-		timeoutAt: strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10),
+		timeoutAt: inADay(),
 	}
 	if err := r.preload(ctx); err != nil {
 		return err
@@ -95,6 +96,9 @@ func (r *runner) run(ctx context.Context) error {
 	r.sumEngine(commits)
 	return r.finish()
 }
+
+// inADay is the deadline of promises that must not expire during a run.
+func inADay() string { return strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10) }
 
 func (r *runner) progress(format string, args ...any) {
 	if r.config.Progress != nil {

@@ -31,7 +31,7 @@ func openStream(t target, group, pid string, deadline time.Time) (*stream, error
 	}
 	_ = conn.SetDeadline(deadline)
 	path := t.path + "/poll/" + url.PathEscape(group) + "/" + url.PathEscape(pid)
-	_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: "+t.host+"\r\nAccept: text/event-stream\r\n\r\n")
+	_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: "+t.host+t.authorization()+"\r\nAccept: text/event-stream\r\n\r\n")
 	if err != nil {
 		_ = conn.Close()
 		return nil, err
