@@ -32,6 +32,7 @@ type commands struct {
 	Simulate simulateCommand `cmd:"" help:"Run whole servers, workers and faults in simulated time, many seeds, and check everything they answer."`
 	Cluster  clusterCommand  `cmd:"" help:"List the servers on one store: who lives, whose clock is off, how many workers each has."`
 	Verify   verifyCommand   `cmd:"" help:"Check a running server from outside, request by request, against the protocol."`
+	Ready    readyCommand    `cmd:"" help:"Ask whether a server can serve requests now, the one of this machine unless told otherwise. Exit 0 if it can, else 1 and the reason."`
 	Config   configCommand   `cmd:"" help:"Look at the settings of a server: check them, or show them with where each comes from."`
 	Token    tokenCommand    `cmd:"" help:"Make keys and tokens for development, and look into tokens."`
 	Version  versionCommand  `cmd:"" help:"Print what this binary is."`
