@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -85,6 +86,9 @@ func (x *execution) run(ctx context.Context, what program) error {
 		return nil
 	}
 	what.environment = x.environment()
+	if what.container {
+		what.environment = slices.Concat(x.passed, what.environment)
+	}
 	remaining := min(x.promise.TimeoutAt-x.opt.Engine.Now(), longestTimeoutMs)
 	timed, cancel := context.WithTimeoutCause(running, time.Duration(remaining)*time.Millisecond, errTimeout)
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,10 +57,11 @@ func (x *execution) execute(ctx context.Context, what program, text string) (*en
 		argument, input = strings.ReplaceAll(loader, "MARK", mark), strings.NewReader(text+mark)
 	}
 	cmd := exec.CommandContext(ctx, what.path, what.arguments(name, argument, input != nil)...)
+	cmd.Args[0] = filepath.Base(what.path) // bash puts it before what it complains of
 	cmd.Stdin = input
 	cmd.Stdout, cmd.Stderr = &e.stdout, &e.stderr
 	cmd.Env = slices.Concat(x.local, what.environment)
-	if what.container {
+	if what.container { // docker's own, of which the container is given what the arguments name
 		cmd.Env = slices.Concat(x.opt.Environ, what.environment)
 	}
 	ownGroup(cmd)

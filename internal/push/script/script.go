@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -73,6 +74,7 @@ type Transport struct {
 	lease       time.Duration
 	grace       time.Duration
 	local       []string // the environment of local scripts
+	passed      []string // what containers are given of the server's, as NAME=value
 	stopping    chan struct{}
 	interrupted sync.Once
 }
@@ -101,7 +103,8 @@ func New(o Options) *Transport {
 		opt:      o,
 		lease:    time.Duration(o.LeaseMs) * time.Millisecond,
 		grace:    time.Duration(o.GraceMs) * time.Millisecond,
-		local:    inherited(o.Environ, o.Pass),
+		local:    pick(o.Environ, slices.Concat(plain, o.Pass)),
+		passed:   pick(o.Environ, o.Pass),
 		stopping: make(chan struct{}),
 	}
 }
@@ -172,24 +175,12 @@ func (t *Transport) Close(context.Context) error { return nil }
 // with it.
 var plain = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_", "TZ", "TMPDIR"}
 
-// inherited picks the variables of environ that scripts are given.
-func inherited(environ, pass []string) []string {
-	wanted := func(name string) bool {
-		for _, p := range plain {
-			if name == p || strings.HasSuffix(p, "_") && strings.HasPrefix(name, p) {
-				return true
-			}
-		}
-		for _, p := range pass {
-			if name == p {
-				return true
-			}
-		}
-		return false
-	}
-	out := []string{} // not nil, which would be the whole environment
+// pick gives the variables of environ that are called as one of names.
+func pick(environ, names []string) []string {
+	out := []string{} // not nil, which exec takes for the whole environment
 	for _, variable := range environ {
-		if name, _, ok := strings.Cut(variable, "="); ok && wanted(name) {
+		name, _, ok := strings.Cut(variable, "=")
+		if ok && slices.ContainsFunc(names, func(n string) bool { return n == name || strings.HasSuffix(n, "_") && strings.HasPrefix(name, n) }) {
 			out = append(out, variable)
 		}
 	}
