@@ -139,6 +139,7 @@ func (c *Core) HintClaimed(nowMs int64, workspace, id string, version int64) {
 		case f.state == sending:
 			if !f.claimed {
 				f.claimed = true
+				f.lane.claimed++
 				c.progress(nowMs, f.lane)
 			}
 		default:

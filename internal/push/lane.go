@@ -16,9 +16,10 @@ type laneKey struct {
 // way, and its own pause.
 //
 // The window is what keeps a destination that hangs from holding many slots: it begins small, each message that is
-// accepted makes it larger by one, and failures in a row halve it down to one, which is then a probe after each pause. A
+// accepted makes it larger by one, and many failures in a row halve it down to one, which is then a probe after each pause.
+// How many depends on the window, so that some messages that always fail do not make a good destination a bad one. A
 // claim is as good as an answer: a worker that runs its function inside the request has taken its task long before it
-// answers.
+// answers, and its request does not count in the window from then on.
 type lane struct {
 	key         laneKey
 	transport   Transport
@@ -27,8 +28,10 @@ type lane struct {
 	line     *list.List // of flights that are ready
 	flights  int        // all of them
 	inFlight int        // those with a slot
+	claimed  int        // of them, those whose task is claimed
 	window   int
 	failures int   // in a row
+	troubles int   // of them, those that made it pause
 	untilMs  int64 // end of its pause
 	lastErr  string
 	failedMs int64
@@ -123,7 +126,18 @@ func (c *Core) room(l *lane) int {
 
 // wants reports whether l has a message that may be sent now, but for the slots that others hold.
 func (c *Core) wants(nowMs int64, l *lane) bool {
-	return l.line.Len() > 0 && l.untilMs <= nowMs && l.inFlight < min(l.window, l.concurrency)
+	return l.line.Len() > 0 && l.untilMs <= nowMs && l.inFlight-l.claimed < l.window && l.inFlight < l.concurrency
+}
+
+// share reports whether l may have one more of the slots, of which at least one is free. One that has shown that it is
+// quick may have as many as are left to others. One that has not may have the less the fewer there are, but for the first,
+// so that hundreds of destinations that hang leave room for one that does not.
+func (c *Core) share(l *lane) bool {
+	free, all := c.limits.MaxOutstanding-c.busy, c.limits.MaxOutstanding
+	if l.window > firstWindow {
+		return l.inFlight < free
+	}
+	return l.inFlight == 0 || l.inFlight < l.window*free/all*free/all
 }
 
 // rouse puts l into the ring if it has something to send.
@@ -147,7 +161,7 @@ func (c *Core) dispatch(nowMs int64) {
 			continue
 		}
 		c.ring.MoveToBack(place)
-		if l.inFlight >= c.limits.MaxOutstanding-c.busy {
+		if !c.share(l) {
 			passed++
 			continue
 		}
@@ -171,16 +185,19 @@ func (c *Core) leave(nowMs int64, l *lane) {
 // release gives back the slot of a message.
 func (c *Core) release(nowMs int64, f *flight) {
 	f.lane.inFlight--
+	if f.claimed {
+		f.lane.claimed--
+	}
 	c.busy--
 	c.rouse(nowMs, f.lane)
 }
 
 // progress takes in that l has accepted a message, or that the task of one was claimed.
 func (c *Core) progress(nowMs int64, l *lane) {
-	if l.failures >= failuresInRow || l.denied {
+	if l.troubles > 0 || l.denied {
 		c.tell(l, Notice{})
 	}
-	l.failures, l.untilMs, l.lastErr, l.denied = 0, 0, "", false
+	l.failures, l.troubles, l.untilMs, l.lastErr, l.denied = 0, 0, 0, "", false
 	l.window = min(l.window+1, l.concurrency)
 	c.rouse(nowMs, l)
 	c.feed(l)
@@ -191,13 +208,13 @@ func (c *Core) failed(nowMs int64, l *lane, text string, afterMs int64) {
 	l.failures++
 	l.lastErr, l.failedMs = text, nowMs
 	untilMs := nowMs + afterMs
-	if over := l.failures - failuresInRow + 1; over > 0 {
-		if over == 1 {
+	if l.failures >= max(failuresInRow, l.window/2) {
+		if l.troubles++; l.troubles == 1 {
 			c.tell(l, Notice{Failing: true, Error: text})
 		}
 		l.window = max(1, l.window/2)
-		pauseMs := doubled(over, c.limits.RetryMsFirst, c.limits.RetryMsMax)
-		untilMs = max(untilMs, nowMs+jittered(pauseMs, l.key.name, l.failures))
+		pauseMs := doubled(l.troubles, c.limits.RetryMsFirst, c.limits.RetryMsMax)
+		untilMs = max(untilMs, nowMs+jittered(pauseMs, l.key.name, l.troubles))
 	}
 	if untilMs > max(nowMs, l.untilMs) {
 		l.untilMs = untilMs

@@ -5,8 +5,7 @@ import "hash/fnv"
 // Limits are the bounds of push. A zero field stands for its default.
 type Limits struct {
 	// MaxOutstanding is how many messages may be on their way at once, over all lanes: from the last look at the store
-	// until the transport has answered. Default 1,024. A lane takes no more than are left free for others, so n lanes that
-	// hang hold n in n+1 of it at most.
+	// until the transport has answered. Default 1,024. Lanes share it; see share.
 	MaxOutstanding int
 	// MaxFlights is how many messages are held in memory, those that wait and those that pause after a failure among them.
 	// Default 32,768. The rest stays in the store. It is shared as MaxOutstanding is.
@@ -41,7 +40,8 @@ const (
 	minReady = 16
 	// minPage is the least that a page of a queue is asked for, so that a page full of known messages is passed quickly.
 	minPage = 32
-	// failuresInRow is after how many failures in a row a lane pauses, and its window begins to shrink.
+	// failuresInRow is after how many failures in a row a lane pauses, and its window begins to shrink: so many at least, and
+	// half of its window.
 	failuresInRow = 3
 	// quickSteps is how many steps of a walk over the queues follow each other at once. Further ones are pacedSteps in a
 	// poll interval, so that very many queues that nobody takes from do not occupy the store.

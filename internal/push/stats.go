@@ -13,7 +13,7 @@ type TransportStats struct {
 	Ready    int   // now in line
 	Resting  int   // now in a pause after a failure
 	Lanes    int   // destinations with messages
-	Failing  int   // of them: the last three sends have failed, or more
+	Failing  int   // of them: those that pause because their last sends have all failed
 	OldestMs int64 // age of the oldest message in memory; 0 if there is none
 }
 
@@ -57,7 +57,7 @@ func (c *Core) Stats() Stats {
 		}
 		t := &s.Transports[l.key.transport]
 		t.Lanes++
-		if l.failures >= failuresInRow {
+		if l.troubles > 0 {
 			t.Failing++
 		}
 	}
