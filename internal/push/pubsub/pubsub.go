@@ -51,6 +51,10 @@ const (
 	AttributeAttempt = "attempt"
 	// AttributeWorkspace is the workspace of the message.
 	AttributeWorkspace = "workspace"
+	// AttributeTraceParent and AttributeTraceState are the trace that an execute is part of, as W3C Trace Context
+	// writes it; absent if it is part of none.
+	AttributeTraceParent = "traceparent"
+	AttributeTraceState  = "tracestate"
 )
 
 // Options of a Transport. Zero fields have the defaults stated.
@@ -145,16 +149,22 @@ func (t *Transport) Send(ctx context.Context, m push.Message) error {
 }
 
 func attributes(m push.Message) map[string]string {
-	kind := protocol.MessageExecute
-	if m.Promise != nil {
-		kind = protocol.MessageUnblock
-	}
-	return map[string]string{
-		AttributeKind:       kind,
+	all := map[string]string{
+		AttributeKind:       protocol.MessageExecute,
 		AttributeDeliveryID: deliveryID(m),
 		AttributeAttempt:    strconv.Itoa(m.Attempt),
 		AttributeWorkspace:  m.Workspace,
 	}
+	if m.Promise != nil {
+		all[AttributeKind] = protocol.MessageUnblock
+	}
+	if m.Trace != nil {
+		all[AttributeTraceParent] = string(m.Trace.AppendParent(nil))
+		if m.Trace.State != "" {
+			all[AttributeTraceState] = m.Trace.State
+		}
+	}
+	return all
 }
 
 // deliveryID names a message. A digest, because an id of a promise may be longer than the value of an attribute.

@@ -111,6 +111,24 @@ func TestMessagesArriveAsTheyAre(t *testing.T) {
 	}
 }
 
+func TestTraceGoesWithTheMessage(t *testing.T) {
+	server := service(t, []string{"work"})
+	transport := transport(t, pubsub.Options{EmulatorHost: server.Addr})
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for _, state := range []string{"", "vendor=x"} {
+		m := execute("work", "a", 0)
+		m.Trace = protocol.ParseTrace(parent, state)
+		if err := transport.Send(context.Background(), m); err != nil {
+			t.Fatal(err)
+		}
+		got := server.Messages()
+		last := got[len(got)-1].Attributes
+		if value, ok := last[pubsub.AttributeTraceState]; last[pubsub.AttributeTraceParent] != parent || value != state || ok != (state != "") {
+			t.Errorf("the attributes are %v", last)
+		}
+	}
+}
+
 func TestManyTopicsAtOnce(t *testing.T) {
 	topics := []string{"work", "more", "most"}
 	server := service(t, topics)

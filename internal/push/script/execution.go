@@ -37,14 +37,15 @@ type execution struct {
 	pid       string
 	task      protocol.TaskRef // at the version of the claim
 	promise   protocol.Promise
-	lapse     *time.Timer // ends the lease where the store would, at the latest; keep has it once it runs
+	trace     *protocol.Trace // nil for none
+	lapse     *time.Timer     // ends the lease where the store would, at the latest; keep has it once it runs
 	lost      chan struct{}
 }
 
 // claim takes the task of a message. The lease is counted from before the request, as it cannot begin earlier.
 func (t *Transport) claim(ctx context.Context, m push.Message) (*execution, error) {
 	x := &execution{
-		Transport: t, workspace: m.Workspace, lost: make(chan struct{}, 1),
+		Transport: t, workspace: m.Workspace, trace: m.Trace, lost: make(chan struct{}, 1),
 		pid: "bash-exec-" + strconv.FormatUint(rand.Uint64(), 10),
 	}
 	x.lapse = time.AfterFunc(t.lease, x.lose)
@@ -215,11 +216,18 @@ func (x *execution) do(ctx context.Context, req protocol.Request) protocol.Reply
 	return x.opt.Engine.Do(ctx, x.workspace, req, nil)
 }
 
-// environment is what a script is told of its promise. It is the same for every run of it.
+// environment is what a script is told of its promise, the same for every run of it, and of the trace that it is part of.
 func (x *execution) environment() []string {
-	return []string{
+	told := []string{
 		"RESONATE_PROMISE_ID=" + x.promise.ID,
 		"RESONATE_PROMISE_CREATED_AT=" + strconv.FormatInt(x.promise.CreatedAt, 10),
 		"RESONATE_PROMISE_TIMEOUT_AT=" + strconv.FormatInt(x.promise.TimeoutAt, 10),
 	}
+	if x.trace != nil {
+		told = append(told, "TRACEPARENT="+string(x.trace.AppendParent(nil)))
+		if x.trace.State != "" {
+			told = append(told, "TRACESTATE="+x.trace.State)
+		}
+	}
+	return told
 }

@@ -111,6 +111,18 @@ func TestEnvironment(t *testing.T) {
 	}, "\n"))
 }
 
+func TestTraceIsTold(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Options{})
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for _, state := range []string{"", "vendor=x"} {
+		m := r.script("p"+state, "echo \"$TRACEPARENT ${TRACESTATE-none}\"")
+		m.Trace = protocol.ParseTrace(parent, state)
+		r.send(m)
+		r.want("p"+state, protocol.Resolved, parent+" "+map[string]string{"": "none", "vendor=x": "vendor=x"}[state])
+	}
+}
+
 func TestMuchOutput(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Options{OutputBytes: 1000})
