@@ -228,11 +228,11 @@ func TestMemoryIsBounded(t *testing.T) {
 // Very many queues that nobody takes from cost the store a bounded number of calls.
 func TestIdleQueuesCostLittle(t *testing.T) {
 	r := newRig(t, Limits{})
-	const queues = 5000
+	const queues = 1500
 	for i := range queues {
 		r.box.queueUnblock("w", "p", fmt.Sprintf("poll://uni@g%d", i))
 	}
-	r.box.page = 20 // 250 steps in a walk
+	r.box.page = 6 // 250 steps in a walk
 	before := r.box.calls["queues"]
 	r.pass(10_000)
 	calls := r.box.calls["queues"] - before
