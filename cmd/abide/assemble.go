@@ -15,6 +15,7 @@ import (
 	"abide/internal/engine"
 	"abide/internal/metrics"
 	"abide/internal/push"
+	"abide/internal/trace"
 	"abide/protocol"
 )
 
@@ -37,6 +38,7 @@ type service struct {
 	engine    *engine.Engine
 	store     dataStore
 	metrics   *metrics.Metrics
+	tracer    *trace.Tracer
 	readiness readiness
 }
 
@@ -49,6 +51,9 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		return nil, err
 	}
 	s := &service{store: store}
+	if s.tracer, err = openTracer(ctx, logger, o); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	s.engine, err = engine.Open(ctx, store, engine.Options{
 		RetryTimeoutMs: int64(o.settings.TasksRetryTimeout),
 		PollIntervalMs: int64(o.settings.TimeoutsPollInterval),
@@ -61,10 +66,10 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if s.push, err = newPush(logger, o, s.engine); err != nil {
+	if s.push, err = newPush(logger, o, s.engine, s.tracer); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	s.delivery = newDelivery(logger, o, s.engine)
+	s.delivery = newDelivery(logger, o, s.engine, s.tracer)
 	if s.metrics, err = s.newMetrics(ctx, logger, o); err != nil {
 		return nil, errors.Join(err, s.delivery.Stop(ctx), s.push.Stop(ctx, ctx), store.Close())
 	}
@@ -78,6 +83,9 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		Poll:        api.Poll(s.delivery, api.PollOptions{Now: time.Now}),
 		Log:         logger,
 		Observe:     s.observer(o),
+		Tracer:      s.tracer,
+		SlowRequest: o.settings.ObservabilitySlowRequest.duration(),
+		Timed:       timed,
 		Now:         time.Now,
 	})
 	if err != nil {
@@ -88,7 +96,7 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 	return s, nil
 }
 
-func newDelivery(logger *slog.Logger, o serverOptions, e *engine.Engine) *deliver.Deliverer {
+func newDelivery(logger *slog.Logger, o serverOptions, e *engine.Engine, tracer *trace.Tracer) *deliver.Deliverer {
 	base := o.settings.baseURL(portOf(o.listeners[0]))
 	started := time.Now()
 	return deliver.New(deliver.Options{
@@ -97,6 +105,7 @@ func newDelivery(logger *slog.Logger, o serverOptions, e *engine.Engine) *delive
 		ServerURL: func(workspace string) string { return workspaceURL(base, workspace) },
 		NowMs:     func() int64 { return time.Since(started).Milliseconds() },
 		Logger:    logger,
+		Tracer:    tracer,
 		Limits: deliver.Limits{
 			MaxConnections: o.settings.TransportsHTTPPollMaxConnections,
 			MaxExecutes:    min(o.settings.TransportsHTTPPollBufferSize, maxUnclaimed),
@@ -195,6 +204,7 @@ func (s *service) stop(logger *slog.Logger, timeout time.Duration) {
 		logger.Warn("the store was not closed in time; nothing acknowledged is lost", "error", err)
 		return
 	}
+	stopTracing(ctx, logger, s.tracer)
 	logger.Info("stopped")
 }
 

@@ -171,7 +171,7 @@ func ownServer(environ []string) (bench.OwnServer, error) {
 }
 
 func isSetting(entry string) bool {
-	for _, prefix := range environmentPrefixes {
+	for _, prefix := range append([]string{otherPrefix}, environmentPrefixes...) {
 		if strings.HasPrefix(strings.ToUpper(entry), prefix) {
 			return true
 		}

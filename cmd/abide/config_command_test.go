@@ -44,6 +44,7 @@ concurrency = 16
 [transports.http_push.auth]
 mode = "none"
 [transports.http_poll]
+enabled = true
 max_connections = 50
 buffer_size = 10
 
@@ -62,7 +63,7 @@ func TestReferenceFileIsAccepted(t *testing.T) {
 		t.Errorf("file %q", env.file.path)
 	}
 	for _, s := range env.file.ignored {
-		if !strings.HasPrefix(s.Key, "transports.http_push.") && s.Key != "observability.otlp_endpoint" {
+		if s.Key != "transports.http_poll.enabled" {
 			t.Errorf("%s is ignored", s.Key)
 		}
 	}
@@ -120,37 +121,42 @@ func TestFileIsFound(t *testing.T) {
 // What is wrong with a file is said with its line, and an unknown name with the one that was probably meant.
 func TestFileErrors(t *testing.T) {
 	for text, says := range map[string]string{
-		"a = 1\nb =":                             ":2: ",
-		"\n[server]\nprot = 1":                   ":3: server.prot is not a setting; did you mean server.port?",
-		"server = 1":                             ":1: server is not a setting",
-		"zzzzzzzz.yyyyyyyy = 1":                  ":1: zzzzzzzz.yyyyyyyy is not a setting; abide config show lists",
-		"[nonsense]":                             ":1: nonsense is not a setting",
-		"server.port = \"eight\"":                ":1: server.port: ",
-		"server.port = 1.5":                      "no setting is a fraction",
-		"server.port = 65536":                    "from 0 to 65535",
-		"server.port = [1]":                      ":1: server.port: it is one value, not a list",
-		"server.cors.allow_origins = [1]":        "1 is not a string",
-		"server.cors.allow_origins = [\"x/y\"]":  "scheme://host",
-		"tasks.retry_timeout = \"1h2\"":          ":1: tasks.retry_timeout: ",
-		"tasks.retry_timeout = -1":               ":1: tasks.retry_timeout: ",
-		"tasks.retry_timeout = 0":                "at least 1 ms",
-		"level = \"loud\"":                       "debug, info, warn, error or off",
-		"debug = \"perhaps\"":                    ":1: debug: ",
-		"auth = \"key.pem\"":                     ":1: auth is not a setting",
-		"\n[auth]":                               ":2: auth asks for authentication, and no key is named",
-		"[auth]\niss = \"me\"":                   "need a key",
-		"[auth]\nleeway = \"5s\"":                ":2: auth.leeway asks for authentication, and no key is named",
-		"[auth]\npublickey = \"\"":               ":2: auth.publickey asks for authentication, and no key is named",
-		"[auth]\npublic_key = \"x\"":             ":2: auth.public_key is not a setting; did you mean auth.publickey?",
-		"server.tls.cert_file = \"x\"":           "go together",
-		"[server]\ntls = true":                   ":2: server.tls is not a setting",
-		"storage.postgres.url_file = 1":          "must be the path of a file",
-		"storage.postgres.url_file = \"none\"":   ":1: storage.postgres.url_file: ",
-		"server.port_file = \"x\"":               ":1: server.port_file is not a setting; did you mean server.port?",
-		"[[server]]\nport = 1":                   ":1: server: ",
-		"observability.otlp_endpoint.x = \"\"":   "is not a setting",
-		"url = \"http://localhost:8001\"":        ":1: url is not a setting",
-		"storage.postgres.url = \"mysql://u@h\"": "must begin with postgres://",
+		"a = 1\nb =":                                       ":2: ",
+		"\n[server]\nprot = 1":                             ":3: server.prot is not a setting; did you mean server.port?",
+		"server = 1":                                       ":1: server is not a setting",
+		"zzzzzzzz.yyyyyyyy = 1":                            ":1: zzzzzzzz.yyyyyyyy is not a setting; abide config show lists",
+		"[nonsense]":                                       ":1: nonsense is not a setting",
+		"server.port = \"eight\"":                          ":1: server.port: ",
+		"server.port = 1.5":                                "this setting is no fraction",
+		"server.port = 65536":                              "from 0 to 65535",
+		"server.port = [1]":                                ":1: server.port: it is one value, not a list",
+		"server.cors.allow_origins = [1]":                  "1 is not a string",
+		"server.cors.allow_origins = [\"x/y\"]":            "scheme://host",
+		"tasks.retry_timeout = \"1h2\"":                    ":1: tasks.retry_timeout: ",
+		"tasks.retry_timeout = -1":                         ":1: tasks.retry_timeout: ",
+		"tasks.retry_timeout = 0":                          "at least 1 ms",
+		"level = \"loud\"":                                 "debug, info, warn, error or off",
+		"debug = \"perhaps\"":                              ":1: debug: ",
+		"auth = \"key.pem\"":                               ":1: auth is not a setting",
+		"\n[auth]":                                         ":2: auth asks for authentication, and no key is named",
+		"[auth]\niss = \"me\"":                             "need a key",
+		"[auth]\nleeway = \"5s\"":                          ":2: auth.leeway asks for authentication, and no key is named",
+		"[auth]\npublickey = \"\"":                         ":2: auth.publickey asks for authentication, and no key is named",
+		"[auth]\npublic_key = \"x\"":                       ":2: auth.public_key is not a setting; did you mean auth.publickey?",
+		"server.tls.cert_file = \"x\"":                     "go together",
+		"[server]\ntls = true":                             ":2: server.tls is not a setting",
+		"storage.postgres.url_file = 1":                    "must be the path of a file",
+		"storage.postgres.url_file = \"none\"":             ":1: storage.postgres.url_file: ",
+		"server.port_file = \"x\"":                         ":1: server.port_file is not a setting; did you mean server.port?",
+		"[[server]]\nport = 1":                             ":1: server: ",
+		"observability.otlp_endpoint.x = \"\"":             "is not a setting",
+		"observability.otlp_endpoint = \"h\\nx\"":          "--observability-otlp-endpoint",
+		"observability.otlp_endpoint = \"http://u:p@h:1\"": "OTEL_EXPORTER_OTLP_HEADERS",
+		"observability.trace_sample = 1.5":                 "must be from 0 to 1",
+		"observability.trace_sample = \"many\"":            "must be from 0 to 1",
+		"observability.log_format = \"xml\"":               "must be one of",
+		"url = \"http://localhost:8001\"":                  ":1: url is not a setting",
+		"storage.postgres.url = \"mysql://u@h\"":           "must begin with postgres://",
 	} {
 		path := writeIn(t, "abide.toml", text)
 		command := []string{"serve", "config check", "config show"}[len(text)%3] // they read it alike
@@ -209,7 +215,7 @@ func TestConfigCheck(t *testing.T) {
 	path := writeIn(t, "resonate.toml", referenceFile)
 	r := runWith([]string{"ABIDE_SERVER__PROT=1"}, "config", "check", "--config", path)
 	if r.code != exitOK || !strings.Contains(r.stdout, "the settings are good (configuration file "+path+")") || !strings.Contains(r.stdout, "did you mean server.port?") ||
-		!strings.Contains(r.stdout, "observability.otlp_endpoint has no effect") {
+		!strings.Contains(r.stdout, "transports.http_poll.enabled has no effect") {
 		t.Errorf("exit %d: %s%s", r.code, r.stdout, r.stderr)
 	}
 	if r := runWith(nil, "config", "check", "--config", ""); r.code != exitOK || !strings.Contains(r.stdout, "no configuration file") {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,7 +37,6 @@ const (
 // referenceOnly are settings of the reference server that this version does not have, and that change nothing
 // about what it promises: a file that has them is taken as it is, and the log says so.
 var referenceOnly = []string{
-	"observability.otlp_endpoint",
 	"transports.bash_exec.enabled",
 	"transports.gcps.concurrency", "transports.gcps.enabled", "transports.gcps.project", "transports.gcps.timeout",
 	"transports.http_poll.enabled",
@@ -156,14 +156,14 @@ func (e *environment) fromFile(parsed *kong.Context, flag *kong.Flag, key string
 	case !plain:
 		return nil, "", nil
 	}
-	if value, err = flagValue(s.Value, flag.IsSlice()); err != nil {
+	if value, err = flagValue(s.Value, flag); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", file.place(s), err)
 	}
 	return value, file.place(s), nil
 }
 
 // flagValue writes a value of a file as the text that a flag is given.
-func flagValue(value any, list bool) (any, error) {
+func flagValue(value any, flag *kong.Flag) (any, error) {
 	switch v := value.(type) {
 	case string:
 		return v, nil
@@ -172,9 +172,12 @@ func flagValue(value any, list bool) (any, error) {
 	case bool:
 		return strconv.FormatBool(v), nil
 	case float64:
-		return nil, fmt.Errorf("%v: no setting is a fraction; spans of time are whole milliseconds, or have units as in \"1s500ms\"", v)
+		if flag.Target.Kind() == reflect.Float64 {
+			return strconv.FormatFloat(v, 'g', -1, 64), nil
+		}
+		return nil, fmt.Errorf("%v: this setting is no fraction; spans of time are whole milliseconds, or have units as in \"1s500ms\"", v)
 	case []any:
-		if !list {
+		if !flag.IsSlice() {
 			return nil, errors.New("it is one value, not a list")
 		}
 		for _, item := range v {

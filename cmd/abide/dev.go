@@ -44,7 +44,7 @@ func (c *devCommand) Validate() error {
 
 // Run serves until a signal.
 func (c *devCommand) Run(in surroundings, env *environment) error {
-	logger := newLogger(in.stderr, c.Level)
+	logger := c.logger(in.stderr)
 	env.warn(logger)
 	store, remove, err := c.prepareStore()
 	if err != nil {

@@ -24,6 +24,9 @@ var ownedByClients = map[string]bool{
 	"PORT_MESSAGE_SOURCE": true,
 }
 
+// otherPrefix begins the variables of OpenTelemetry, some of which set something here too.
+const otherPrefix = "OTEL_"
+
 // environment holds the variables of the settings' prefixes, and behind them the configuration file. It gives kong
 // the value of every flag that carries a `setting` tag and was not given on the command line. Names are compared
 // without regard to case, as the reference does; an empty value counts as not set, which is what an unset variable of
@@ -31,6 +34,7 @@ var ownedByClients = map[string]bool{
 type environment struct {
 	values map[string]string // by name in capitals
 	empty  map[string]bool   // names that have an empty value
+	others map[string]string // those of OpenTelemetry
 	known  map[string]bool   // names that are a setting of some subcommand
 
 	keys      map[string]*kong.Value // every key that a configuration file may have
@@ -50,11 +54,14 @@ type environment struct {
 func readEnvironment(environ []string) *environment {
 	env := &environment{
 		values: map[string]string{}, empty: map[string]bool{}, known: map[string]bool{configVariable: true}, flagsAlone: map[*kong.Value]bool{},
-		keys: map[string]*kong.Value{}, readsFile: map[*kong.Value]bool{}, origins: map[*kong.Value]origin{}, asked: map[*kong.Value]bool{},
+		others: map[string]string{}, keys: map[string]*kong.Value{}, readsFile: map[*kong.Value]bool{}, origins: map[*kong.Value]origin{}, asked: map[*kong.Value]bool{},
 	}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		name = strings.ToUpper(name)
+		if strings.HasPrefix(name, otherPrefix) {
+			env.others[name] = value
+		}
 		for _, prefix := range environmentPrefixes {
 			switch {
 			case !strings.HasPrefix(name, prefix):
@@ -80,7 +87,11 @@ func (e *environment) describeFlag(value *kong.Value) string {
 		text += " Default " + value.Default + "."
 	}
 	if key := value.Tag.Get("setting"); key != "" && !e.flagsAlone[value] {
-		text += " ($" + environmentPrefixes[0] + settingName(key) + ")"
+		text += " ($" + environmentPrefixes[0] + settingName(key)
+		if other := value.Tag.Get(variableTag); other != "" {
+			text += ", $" + other
+		}
+		text += ")"
 	}
 	return text
 }
@@ -173,8 +184,23 @@ func (e *environment) fromVariables(flag *kong.Flag, key string) (value any, nam
 			value, err := plainValue(text, flag.IsSlice())
 			return value, name, err
 		}
+		if name, text := e.another(flag); text != "" {
+			return text, name, nil // it goes before the reference's, as there
+		}
 	}
 	return nil, "", nil
+}
+
+// variableTag names a variable of somebody else's that sets a setting too.
+const variableTag = "variable"
+
+// another is what such a variable says, unless it says that nobody wants to hear it.
+func (e *environment) another(flag *kong.Flag) (name, text string) {
+	name = flag.Tag.Get(variableTag)
+	if name == "" || strings.EqualFold(e.others["OTEL_SDK_DISABLED"], "true") || strings.EqualFold(e.others["OTEL_TRACES_EXPORTER"], "none") {
+		return name, ""
+	}
+	return name, e.others[name]
 }
 
 // plainValue takes the quotes and brackets off a value as the reference's syntax has them: "text" in double

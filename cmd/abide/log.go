@@ -5,7 +5,30 @@ import (
 	"log/slog"
 )
 
-// newLogger logs text lines at or above level to w. Nobody who logs hands it payloads.
+// loggingSettings say what a server logs and how. (docs/logging.md)
+type loggingSettings struct {
+	Level     logLevel `setting:"level" default:"info" placeholder:"LEVEL" help:"What is logged: debug, info, warn, error or off."`
+	LogFormat string   `setting:"observability.log_format" name:"log-format" default:"text" enum:"text,json" placeholder:"FORMAT" help:"How it is logged: text, or json with an object a line."`
+}
+
+// logger is the log of a server.
+func (s *loggingSettings) logger(w io.Writer) *slog.Logger {
+	if s.LogFormat != "json" {
+		return newLogger(w, s.Level)
+	}
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.Level(s.Level), ReplaceAttr: readable}))
+}
+
+// readable writes spans of time as people do: JSON would have them in nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
+}
+
+// newLogger logs text lines at or above level to w. Nobody who logs hands it payloads or secrets. There are no colours: a
+// log is read by programs as well.
 func newLogger(w io.Writer, level logLevel) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.Level(level)}))
 }

@@ -163,6 +163,7 @@ func (s *service) newMetrics(ctx context.Context, logger *slog.Logger, o serverO
 		InFlight:       func() int64 { return s.handler.InFlight() },
 		MaxConnections: o.settings.TransportsHTTPPollMaxConnections,
 		Ready:          func(ctx context.Context) error { return s.handler.Ready(ctx) },
+		Traces:         s.traces(),
 		Queues:         w.look,
 		Census:         (&censusWatch{engine: s.engine}).look,
 	}, logger), nil

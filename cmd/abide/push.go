@@ -16,6 +16,7 @@ import (
 	"abide/internal/engine"
 	"abide/internal/push"
 	"abide/internal/push/webhook"
+	"abide/internal/trace"
 )
 
 // switched is a setting that is on or off, and whose flag takes true or false, as the reference's do.
@@ -171,7 +172,7 @@ func (s *pushSettings) authorities() (*x509.CertPool, error) {
 }
 
 // newPush starts what sends messages to addresses that are no poll address.
-func newPush(logger *slog.Logger, o serverOptions, e *engine.Engine) (*push.Pusher, error) {
+func newPush(logger *slog.Logger, o serverOptions, e *engine.Engine, tracer *trace.Tracer) (*push.Pusher, error) {
 	var served []push.Served
 	if o.settings.HTTPPushEnabled {
 		t, err := o.settings.httpPush(logger, o.debug)
@@ -188,6 +189,7 @@ func newPush(logger *slog.Logger, o serverOptions, e *engine.Engine) (*push.Push
 		ServerURL:  func(workspace string) string { return workspaceURL(base, workspace) },
 		NowMs:      func() int64 { return time.Since(started).Milliseconds() },
 		Logger:     logger,
+		Tracer:     tracer,
 		Limits: push.Limits{
 			MaxOutstanding: o.settings.HTTPPushMaxOutstanding,
 			PollMs:         int64(o.settings.MessagesPollInterval),

@@ -25,7 +25,7 @@ func (c *serveCommand) Validate() error {
 
 // Run serves until a signal.
 func (c *serveCommand) Run(in surroundings, env *environment) error {
-	logger := newLogger(in.stderr, c.Level)
+	logger := c.logger(in.stderr)
 	env.warn(logger)
 	store, err := c.address(c.StorageSQLitePath)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 type serverSettings struct {
 	fileSettings
 
-	Level logLevel `setting:"level" default:"info" placeholder:"LEVEL" help:"What is logged: debug, info, warn, error or off."`
-	Debug bool     `setting:"debug" help:"Allow debug.* requests and resonate:debug_time."`
+	loggingSettings
+	Debug bool `setting:"debug" help:"Allow debug.* requests and resonate:debug_time."`
 
 	ServerHost            string       `setting:"server.host" default:"localhost" placeholder:"NAME" help:"Host name in the default of --server-url."`
 	ServerPort            int          `setting:"server.port" default:"8001" placeholder:"PORT" help:"Port to listen on; 0 takes a free one and logs it."`
@@ -45,6 +45,7 @@ type serverSettings struct {
 	JournalRetentionEntries int          `setting:"journal.retention_entries" default:"1000000" placeholder:"N" help:"How many entries of the journal are kept for each workspace, whatever their age; about 100 bytes of disk each."`
 
 	observabilitySettings
+	tracingSettings
 	pushSettings
 
 	TransportsHTTPPollMaxConnections int `setting:"transports.http_poll.max_connections" name:"transports-http-poll-max-connections" default:"1000" placeholder:"N" help:"Worker streams that may be open at once."`
@@ -92,7 +93,7 @@ func (s *serverSettings) Validate() error {
 			return fmt.Errorf("--%s is 0: it must be at least 1 ms", span.flag)
 		}
 	}
-	if err := errors.Join(s.tlsSettings.Validate(), s.authSettings.Validate(), s.storageSettings.Validate(), s.observabilitySettings.Validate(), s.pushSettings.Validate()); err != nil {
+	if err := errors.Join(s.tlsSettings.Validate(), s.authSettings.Validate(), s.storageSettings.Validate(), s.observabilitySettings.Validate(), s.tracingSettings.Validate(), s.pushSettings.Validate()); err != nil {
 		return err
 	}
 	return s.validateNames()

@@ -10,6 +10,7 @@ import (
 	"abide/internal/engine"
 	"abide/internal/keyspace"
 	"abide/internal/store"
+	"abide/internal/trace"
 	"abide/kv/batch"
 )
 
@@ -49,6 +50,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.collectStore(s, c.sources.Store())
 	c.collectEngine(s, c.sources.Engine())
 	c.collectDelivery(s, c.sources.Delivery())
+	if c.sources.Traces != nil {
+		c.collectTraces(s, c.sources.Traces())
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout/2)
 	defer cancel()
 	s.send(ready, truth(c.sources.Ready(ctx) == nil))
@@ -128,6 +132,13 @@ func (c *collector) collectStore(s sink, st Store) {
 		s.send(storeHints, float64(r.Hints))
 		s.send(listening, truth(r.Listening))
 	}
+}
+
+func (c *collector) collectTraces(s sink, t trace.Stats) {
+	s.send(spans, float64(t.Exported), "exported")
+	s.send(spans, float64(t.Failed), "failed")
+	s.send(spans, float64(t.Dropped), "dropped")
+	s.send(spansQueued, float64(t.Queued))
 }
 
 func truth(b bool) float64 {

@@ -21,6 +21,7 @@ import (
 	"abide/internal/engine"
 	"abide/internal/keyspace"
 	"abide/internal/store"
+	"abide/internal/trace"
 	"abide/kv/batch"
 )
 
@@ -55,6 +56,7 @@ func sample() Sources {
 	return Sources{
 		Version: "1.2.3", Store: func() Store { return st }, Engine: func() engine.Counts { return counts },
 		Delivery: func() deliver.Stats { return d }, InFlight: func() int64 { return 7 },
+		Traces:         func() trace.Stats { return trace.Stats{Exported: 9001, Failed: 9002, Dropped: 9003, Queued: 4} },
 		MaxConnections: 1000, Ready: func(context.Context) error { return nil },
 		Queues: func(context.Context) (store.Queues, error) { return q, nil },
 		Census: func(context.Context) (engine.Census, error) {

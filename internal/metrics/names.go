@@ -58,6 +58,9 @@ var (
 	journalLag     = gauge("abide_journal_lag_seconds", "How much older than its retention age the oldest entry of a journal is; 0 if retention is up to date.")
 	quarantined    = gauge("abide_quarantined_rows", "Rows that are set aside now, at most 1000.")
 
+	spans       = counter("abide_trace_spans_total", "Spans that ended, by outcome: exported to the collector, failed to be, or dropped because too many were waiting.", "outcome")
+	spansQueued = gauge("abide_trace_spans_queued", "Spans that wait to be sent now.")
+
 	servers     = gauge("abide_servers", "Servers with a row in the store: live ones, and those whose lease has ended.", "state")
 	duties      = gauge("abide_server_duty", "1 for what this server does for all servers of the store, else 0.", "duty")
 	clockOffset = gauge("abide_clock_offset_seconds", "How far this server's clock is ahead of the median of the live servers; negative if it is behind.")
@@ -70,5 +73,5 @@ var all = []metric{
 	poolMax, poolWaits, storeHints, listening,
 	schedulePromises, steps, passFailures, setAside, swept, unblocksExpired, compacted, messagesSent, messageOutcomes, messagesHeld,
 	messagesInFlight, workers, connections, connectionsMax, connectionsRefused, connectionsReplaced, hintsDropped, outboxFailures, timerOverdue,
-	undelivered, undeliveredAge, journalLag, quarantined, servers, duties, clockOffset,
+	undelivered, undeliveredAge, journalLag, quarantined, spans, spansQueued, servers, duties, clockOffset,
 }

@@ -7,6 +7,7 @@ import (
 	"abide/internal/deliver"
 	"abide/internal/engine"
 	"abide/internal/store"
+	"abide/internal/trace"
 	"abide/kv/batch"
 )
 
@@ -26,6 +27,8 @@ type Sources struct {
 	MaxConnections int
 	// Ready reports why requests cannot be served now; nil if they can.
 	Ready func(ctx context.Context) error
+	// Traces is what was recorded of traces; nil without them.
+	Traces func() trace.Stats
 	// Queues looks at what waits in the store. It may fail: the metrics that come of it are then missing.
 	Queues func(ctx context.Context) (store.Queues, error)
 	// Census reads which servers run on the store. It may fail, too.
