@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"time"
@@ -36,8 +37,9 @@ func (o PollOptions) withDefaults() PollOptions {
 }
 
 // Poll returns the handler of GET /poll/{group}/{id}: a stream of server-sent events that carries the
-// messages for one worker. It answers 200 until the stream ends, or 503
-// in plain text if there are too many streams or the server is stopping.
+// messages for one worker. It answers 200 until the stream ends; in
+// plain text 503 if there are too many streams or the server is stopping, and 429 if there are too many of the group or the
+// workspace.
 //
 // The format is what all released SDKs read: line feeds only, one data line of ASCII an event, no event names.
 // Between events there may be comments.
@@ -50,8 +52,12 @@ func Poll(d *deliver.Deliverer, o PollOptions) PollFunc {
 		}
 		cn, err := connect(worker.Workspace, worker.Group, worker.ID)
 		if err != nil {
-			w.Header().Set("Retry-After", "1")
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			status := http.StatusServiceUnavailable
+			if errors.Is(err, deliver.ErrWorkspaceFull) || errors.Is(err, deliver.ErrGroupFull) {
+				status = http.StatusTooManyRequests
+			}
+			w.Header().Set("Retry-After", retryAfter)
+			http.Error(w, err.Error(), status)
 			return
 		}
 		defer cn.Close()

@@ -29,7 +29,7 @@ type Connection struct {
 // errInternal is the answer to a connect during which delivery began anew.
 var errInternal = errors.New("delivery has just restarted after an internal error; connect again")
 
-// Connect registers a worker's stream. Errors: ErrFull, ErrDraining. Group and pid are decoded names.
+// Connect registers a worker's stream. Errors: ErrFull, ErrWorkspaceFull, ErrGroupFull, ErrDraining. Group and pid are decoded names.
 func (d *Deliverer) Connect(workspace, group, pid string) (*Connection, error) {
 	return d.connect(workspace, group, pid, (*Core).Connect)
 }

@@ -10,6 +10,10 @@ import (
 var (
 	// ErrFull: Limits.MaxConnections streams are open.
 	ErrFull = errors.New("the largest number of worker connections is reached; close some or raise the limit")
+	// ErrWorkspaceFull: Limits.MaxWorkspaceConnections streams of the workspace are open.
+	ErrWorkspaceFull = errors.New("the largest number of worker connections of this workspace is reached; close some or raise the limit")
+	// ErrGroupFull: Limits.MaxGroupConnections streams of the group are open.
+	ErrGroupFull = errors.New("the largest number of connections of this group of workers is reached; close some or raise the limit")
 	// ErrDraining: the server is stopping.
 	ErrDraining = errors.New("the server is stopping; connect again in a moment")
 )
@@ -47,7 +51,7 @@ type conn struct {
 }
 
 // Connect registers a stream of a worker. The newest connection of a pid wins: an older one is closed, and
-// what it was handed and has not kept for a window is sent again. Errors: ErrFull, ErrDraining.
+// what it was handed and has not kept for a window is sent again. Errors: ErrFull, ErrWorkspaceFull, ErrGroupFull, ErrDraining.
 func (c *Core) Connect(nowMs int64, workspace, groupName, pid string) (ConnID, error) {
 	return c.connect(nowMs, groupKey{workspace, groupName}, pid, true)
 }
@@ -66,9 +70,11 @@ func (c *Core) connect(nowMs int64, key groupKey, pid string, whole bool) (ConnI
 	if c.draining {
 		return 0, ErrDraining
 	}
-	if older == nil && len(c.conns) >= c.limits.MaxConnections {
-		c.stats.Refused++
-		return 0, ErrFull
+	if older == nil {
+		if err := c.room(key); err != nil {
+			c.stats.Refused++
+			return 0, err
+		}
 	}
 	g := c.groupFor(key)
 	var w *workspace
@@ -85,6 +91,7 @@ func (c *Core) connect(nowMs int64, key groupKey, pid string, whole bool) (ConnI
 		w.conns = append(w.conns, cn)
 	}
 	c.conns[cn.id] = cn
+	c.perWorkspace[key.workspace]++
 	c.order = append(c.order, cn)
 	c.enrol(cn)
 	for k := range kinds {
@@ -101,6 +108,20 @@ func (c *Core) connect(nowMs int64, key groupKey, pid string, whole bool) (ConnI
 		c.close(nowMs, older)
 	}
 	return cn.id, nil
+}
+
+// room reports why there is no room for one more connection of a group, nil if there is.
+func (c *Core) room(key groupKey) error {
+	g := c.groups[key]
+	switch {
+	case len(c.conns) >= c.limits.MaxConnections:
+		return ErrFull
+	case c.perWorkspace[key.workspace] >= c.limits.MaxWorkspaceConnections:
+		return ErrWorkspaceFull
+	case g != nil && len(g.byPID) >= c.limits.MaxGroupConnections:
+		return ErrGroupFull
+	}
+	return nil
 }
 
 // Finish makes a connection take no further message, so that its stream can be ended once what is

@@ -29,9 +29,12 @@ type Core struct {
 	groups     map[groupKey]*group
 	workspaces map[string]*workspace // but the default one
 	conns      map[ConnID]*conn
-	order      []*conn // the same by number: what is walked, so that no decision hangs on a map's order
-	lastConn   ConnID
-	woken      []ConnID
+	// perWorkspace counts connections, of the default workspace too.
+	perWorkspace map[string]int
+
+	order    []*conn // the same by number: what is walked, so that no decision hangs on a map's order
+	lastConn ConnID
+	woken    []ConnID
 
 	flights [kinds]map[flightKey]*flight
 	checks  [kinds]workQueue
@@ -55,13 +58,14 @@ type Core struct {
 // NewCore returns a core without connections.
 func NewCore(l Limits) *Core {
 	c := &Core{
-		limits:     l.withDefaults(),
-		groups:     map[groupKey]*group{},
-		workspaces: map[string]*workspace{},
-		conns:      map[ConnID]*conn{},
-		targets:    targets{},
-		window:     flightList{slot: linkQueue},
-		holding:    flightList{slot: linkQueue},
+		limits:       l.withDefaults(),
+		groups:       map[groupKey]*group{},
+		workspaces:   map[string]*workspace{},
+		conns:        map[ConnID]*conn{},
+		perWorkspace: map[string]int{},
+		targets:      targets{},
+		window:       flightList{slot: linkQueue},
+		holding:      flightList{slot: linkQueue},
 	}
 	for k := range kinds {
 		c.flights[k] = map[flightKey]*flight{}

@@ -4,6 +4,10 @@ package deliver
 type Limits struct {
 	// MaxConnections is the largest number of streams in all. Default 1,000.
 	MaxConnections int
+	// MaxWorkspaceConnections is the largest number of streams in one workspace, MaxGroupConnections of one group.
+	// Default: MaxConnections.
+	MaxWorkspaceConnections int
+	MaxGroupConnections     int
 	// MaxExecutes is how many executes one connection may have been handed that are not claimed. An
 	// execute counts until its task is claimed, halted or settled (HintClaimed), is queued again because its
 	// retry has come, or has been held for HoldMs. Default 256.
@@ -60,6 +64,8 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	orInt(&l.MaxConnections, 1000)
+	orInt(&l.MaxWorkspaceConnections, l.MaxConnections)
+	orInt(&l.MaxGroupConnections, l.MaxConnections)
 	orInt(&l.MaxExecutes, 256)
 	orInt(&l.MaxUnblocks, 4096)
 	orInt(&l.BufferBytes, 256<<10)

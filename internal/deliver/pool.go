@@ -81,6 +81,9 @@ func (c *Core) leave(cn *conn) {
 		delete(c.groups, g.key)
 		c.retireAll(g.lanes)
 	}
+	if c.perWorkspace[g.key.workspace]--; c.perWorkspace[g.key.workspace] == 0 {
+		delete(c.perWorkspace, g.key.workspace)
+	}
 	w := cn.workspace
 	if w == nil {
 		return

@@ -40,6 +40,9 @@ type Options struct {
 	// journal.DefaultEntries.
 	JournalAgeMs   int64
 	JournalEntries int64
+	// MaxWorkspaces is how many workspaces the store may have; a request that would make one more is refused. Of several
+	// servers each counts by itself, every recountInterval. Default DefaultMaxWorkspaces.
+	MaxWorkspaces int
 	// ServerID names this server's rows in the store. Default "server". Where several share a store each needs its own.
 	ServerID string
 	// Identity is what others are told of this server, where several share a store.
@@ -74,6 +77,9 @@ func (o *Options) setDefaults() {
 	if o.JournalEntries == 0 {
 		o.JournalEntries = journal.DefaultEntries
 	}
+	if o.MaxWorkspaces == 0 {
+		o.MaxWorkspaces = DefaultMaxWorkspaces
+	}
 	if o.ServerID == "" {
 		o.ServerID = "server"
 	}
@@ -104,6 +110,7 @@ type Engine struct {
 
 	raising    sync.Mutex // one raise of the ceiling at a time
 	workspaces sync.Map   // name -> struct{}: workspaces whose record exists
+	existing   workspaceCount
 	paused     pauses
 	hints      hints
 	loops      loops
@@ -129,6 +136,7 @@ func Open(ctx context.Context, s kv.Store, opt Options) (*Engine, error) {
 		config: machine.Config{RetryTimeoutMs: opt.RetryTimeoutMs},
 		log:    opt.Log,
 
+		existing:  workspaceCount{turn: make(chan struct{}, 1)},
 		retention: journal.Retention{AgeMs: opt.JournalAgeMs, Entries: opt.JournalEntries},
 	}
 	if err := e.openFormat(ctx); err != nil {
@@ -427,26 +435,6 @@ func (e *Engine) apply(ctx context.Context, workspace string, req protocol.Reque
 		return nil, err
 	})
 	return reply, err
-}
-
-// ensureWorkspace makes the workspace's record with its first write, in a transaction of its own.
-func (e *Engine) ensureWorkspace(ctx context.Context, workspace string) error {
-	if _, ok := e.workspaces.Load(workspace); ok {
-		return nil
-	}
-	key := keyspace.For(workspace, e.layout).Workspace()
-	_, err := kv.Run(ctx, e.store, kv.Hints{Lane: workspace}, func(tx kv.Tx) error {
-		b, err := tx.Get(key)
-		if err != nil || b != nil {
-			return err
-		}
-		return tx.Put(key, keyspace.AppendInstant(nil, e.clock.now()))
-	})
-	if err != nil {
-		return err
-	}
-	e.workspaces.Store(workspace, struct{}{})
-	return nil
 }
 
 // Ready reports nil if the store answers and the loops are alive.

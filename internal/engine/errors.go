@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"abide/internal/machine"
@@ -46,6 +47,8 @@ func (e *Engine) resolve(ctx context.Context, err error) error {
 // reply; the cause is in the log, with the kinds of keys and never their content.
 func (e *Engine) failure(req protocol.Request, err error) protocol.Reply {
 	switch {
+	case errors.Is(err, errNoRoom):
+		return protocol.Fail(protocol.StatusForbidden, fmt.Sprintf("Forbidden: this workspace does not exist, and there are as many as there may be, %d (limits.workspaces)", e.opt.MaxWorkspaces))
 	case errors.Is(err, kv.ErrCommitUnknown):
 		e.log.Error("commit outcome unknown", "kind", req.Kind(), "error", err)
 		return protocol.Fail(protocol.StatusInternal, messageUnknown)
