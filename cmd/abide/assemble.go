@@ -80,7 +80,7 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		CORSOrigins: o.settings.ServerCORSAllowOrigin,
 		Hosts:       o.hosts,
 		Auth:        o.guard.auth,
-		Poll:        api.Poll(s.delivery, api.PollOptions{Now: time.Now}),
+		Poll:        api.Poll(s.delivery, api.PollOptions{Now: time.Now, Log: logger}),
 		Log:         logger,
 		Observe:     s.observer(o),
 		Tracer:      s.tracer,
