@@ -27,6 +27,7 @@ type commands struct {
 	Dev      devCommand      `cmd:"" flagsalone:"storage." help:"Run a server for development on this machine: loopback only, data in .abide/, debug requests allowed."`
 	Check    checkCommand    `cmd:"" help:"Check a store whose server does not run, from end to end; on request, repair its indexes."`
 	Copy     copyCommand     `cmd:"" help:"Move everything in a store into an empty one of any engine, and check that it arrived. Servers of neither may run."`
+	Backup   backupCommand   `cmd:"" help:"Copy a data file as it is at one instant, while its server runs."`
 	Migrate  migrateCommand  `cmd:"" help:"Make the tables of a store without serving it, or print the SQL that makes them."`
 	Bench    benchCommand    `cmd:"" flagsalone:"storage." help:"Measure a server and print one JSON object. It counts and times; it asserts nothing."`
 	Simulate simulateCommand `cmd:"" help:"Run whole servers, workers and faults in simulated time, many seeds, and check everything they answer."`
