@@ -120,6 +120,22 @@ func (w *world) take(*rapid.T) {
 	w.begin()
 }
 
+// work makes every call that is due, one after the other.
+func (w *world) work(*rapid.T) {
+	for len(w.jobs) > 0 {
+		w.run(nil)
+		w.done(nil)
+	}
+	for range 3 {
+		for cl := range Classes {
+			if j := w.core.Take(w.nowMs, cl); j != nil {
+				w.core.Done(w.nowMs, j, j.Run(context.Background(), w.box))
+			}
+		}
+	}
+	w.begin()
+}
+
 func (w *world) run(*rapid.T) {
 	for _, j := range w.jobs {
 		if !j.ran {
@@ -245,7 +261,7 @@ func TestNothingIsLost(t *testing.T) {
 		w := newWorld(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"create": w.create, "settle": w.settlePromise, "hint": w.giveHint, "touch": w.touch, "take": w.take, "take more": w.take, "run": w.run,
-			"done": w.done, "end": w.end, "wait": w.wait,
+			"done": w.done, "end": w.end, "wait": w.wait, "work": w.work, "work more": w.work, "touch more": w.touch,
 		})
 		w.finish()
 	})
