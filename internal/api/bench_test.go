@@ -8,8 +8,11 @@ import (
 	"net"
 	"strconv"
 	"testing"
+	"time"
 
 	"abide/internal/api"
+	"abide/internal/trace"
+	"abide/kv"
 	"abide/protocol"
 )
 
@@ -104,3 +107,23 @@ func BenchmarkCreateWithToken(b *testing.B) {
 }
 
 var discard = slog.New(slog.DiscardHandler)
+
+// What traces at one in a hundred, the watch for slow requests and the timing of the store add to a create.
+func BenchmarkCreateWatched(b *testing.B) {
+	tracer, err := trace.New(context.Background(), trace.Options{Endpoint: "http://127.0.0.1:1", Protocol: trace.HTTP, Sample: 0.01, Log: discard})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = tracer.Stop(ctx)
+	}()
+	benchmark(b, &echo{}, api.Options{
+		Now: time.Now, SlowRequest: time.Second, Tracer: tracer,
+		Timed: func(ctx context.Context) (context.Context, func() api.Spent) {
+			t := &kv.Timing{Now: time.Now}
+			return kv.WithTiming(ctx, t), func() api.Spent { return api.Spent(t.Spent()) }
+		},
+	}, envelope("promise.create", createData), `"status":200`)
+}
