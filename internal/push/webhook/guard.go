@@ -55,7 +55,10 @@ func ParseRules(allow, deny []string) (r Rules, err error) {
 
 func parseRule(text string) (rule, error) {
 	wrong := fmt.Errorf("%q is no rule: write a host name, *.suffix, an IP address, a CIDR such as 10.0.0.0/8, or * for every public address", text)
-	name := strings.ToLower(strings.TrimSuffix(strings.TrimSpace(text), "."))
+	name := strings.ToLower(strings.TrimSpace(text))
+	if name != "*." {
+		name = strings.TrimSuffix(name, ".")
+	}
 	switch {
 	case name == "*":
 		return rule{any: true}, nil

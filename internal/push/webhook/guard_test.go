@@ -1,0 +1,257 @@
+package webhook
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"abide/internal/push"
+)
+
+func rules(t *testing.T, allow, deny string) Rules {
+	t.Helper()
+	r, err := ParseRules(strings.Fields(allow), strings.Fields(deny))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestRules(t *testing.T) {
+	for _, c := range []struct {
+		allow, deny string
+		host, ip    string
+		ok          bool
+	}{
+		{"", "", "example.com", "93.184.216.34", true},
+		{"", "", "example.com", "2606:2800:220:1::1", true},
+		// What is not public, in all its spellings.
+		{"", "", "h", "127.0.0.1", false},
+		{"", "", "h", "127.255.0.9", false},
+		{"", "", "h", "::1", false},
+		{"", "", "h", "0.0.0.0", false},
+		{"", "", "h", "::", false},
+		{"", "", "h", "10.1.2.3", false},
+		{"", "", "h", "172.16.0.1", false},
+		{"", "", "h", "172.31.255.255", false},
+		{"", "", "h", "172.32.0.1", true},
+		{"", "", "h", "192.168.1.1", false},
+		{"", "", "h", "169.254.169.254", false},
+		{"", "", "h", "100.64.0.1", false},
+		{"", "", "h", "100.128.0.1", true},
+		{"", "", "h", "224.0.0.1", false},
+		{"", "", "h", "255.255.255.255", false},
+		{"", "", "h", "198.18.0.1", false},
+		{"", "", "h", "192.0.2.1", false},
+		{"", "", "h", "fe80::1", false},
+		{"", "", "h", "fe80::1%eth0", false},
+		{"", "", "h", "fc00::1", false},
+		{"", "", "h", "fd12::1", false},
+		{"", "", "h", "ff02::1", false},
+		{"", "", "h", "::ffff:127.0.0.1", false},
+		{"", "", "h", "::ffff:93.184.216.34", true},
+		{"", "", "h", "::127.0.0.1", false},
+		{"", "", "h", "64:ff9b::7f00:1", false},
+		{"", "", "h", "64:ff9b::a9fe:a9fe", false},
+		{"", "", "h", "64:ff9b::5db8:d822", true},
+		{"", "", "h", "64:ff9b:1::1", false},
+		{"", "", "h", "2002:7f00:1::", false},
+		{"", "", "h", "2001::1", false},
+		{"", "", "h", "fd00:ec2::254", false},
+		// Lists.
+		{"10.0.0.0/8", "", "h", "10.1.2.3", true},
+		{"10.0.0.0/8", "", "h", "93.184.216.34", false},
+		{"10.0.0.0/8 *", "", "h", "93.184.216.34", true},
+		{"10.0.0.0/8 *", "", "h", "192.168.0.1", false},
+		{"10.1.2.3", "", "h", "10.1.2.3", true},
+		{"[::1]", "", "h", "::1", true},
+		{"10.0.0.0/8", "", "h", "::ffff:10.1.2.3", true},
+		{"good.example", "", "good.example", "93.184.216.34", true},
+		{"good.example", "", "GOOD.example.", "10.0.0.1", true},
+		{"good.example", "", "bad.example", "93.184.216.34", false},
+		{"good.example", "", "x.good.example", "93.184.216.34", false},
+		{"good.example", "", "good.example", "169.254.169.254", false},
+		{"good.example 169.254.0.0/16", "", "good.example", "169.254.169.254", true},
+		{"*.good.example", "", "a.b.good.example", "10.0.0.1", true},
+		{"*.good.example", "", "good.example", "10.0.0.1", false},
+		{"*.good.example", "", "evilgood.example", "93.184.216.34", false},
+		{"", "bad.example", "bad.example", "93.184.216.34", false},
+		{"", "*.bad.example", "x.bad.example", "93.184.216.34", false},
+		{"", "93.184.0.0/16", "example.com", "93.184.216.34", false},
+		{"*", "93.184.216.34", "example.com", "93.184.216.34", false},
+		{"example.com", "93.184.216.34", "example.com", "93.184.216.34", false},
+		{"10.0.0.0/8", "10.9.0.0/16", "h", "10.9.1.1", false},
+		{"10.0.0.0/8", "*", "h", "10.9.1.1", true},
+		{"", "*", "h", "93.184.216.34", false},
+		{"* 0.0.0.0/0 ::/0", "", "h", "127.0.0.1", true},
+		{"* 0.0.0.0/0 ::/0", "", "h", "::1", true},
+	} {
+		err := rules(t, c.allow, c.deny).check(c.host, netip.MustParseAddr(c.ip))
+		if (err == nil) != c.ok {
+			t.Errorf("allow %q, deny %q: %s at %s: %v", c.allow, c.deny, c.host, c.ip, err)
+		}
+		if err != nil && (!errors.Is(err, push.ErrRefused) || !strings.Contains(err.Error(), "transports.http_push.")) {
+			t.Errorf("%v is no refusal that says where the rule is", err)
+		}
+	}
+}
+
+func TestBadRules(t *testing.T) {
+	for _, text := range []string{"", "http://h", "h:80", "10.0.0.0/99", "*.", "*.*.x", "a*b", "x@y", "10.0.0.0/8/8", "*.10.0.0.1/8", strings.Repeat("x", 300)} {
+		if _, err := ParseRules([]string{text}, nil); err == nil || !strings.Contains(err.Error(), "is no rule") {
+			t.Errorf("%.40q: %v", text, err)
+		}
+	}
+	if _, err := ParseRules(nil, make([]string, MaxRules+1)); err == nil {
+		t.Error("too many are accepted")
+	}
+}
+
+// nameServer answers every question about IPv4 addresses with the next of a list, and the last for ever.
+func nameServer(t *testing.T, answers ...string) (*net.Resolver, *atomic.Int64) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	asked := new(atomic.Int64)
+	go func() {
+		buf := make([]byte, 1500)
+		for {
+			n, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			question := append([]byte(nil), buf[:n]...)
+			end := 12
+			for end < n && question[end] != 0 {
+				end += int(question[end]) + 1
+			}
+			end += 5
+			reply := append([]byte(nil), question[:end]...)
+			reply[2], reply[3] = 0x81, 0x80
+			copy(reply[6:12], []byte{0, 0, 0, 0, 0, 0})
+			if binary.BigEndian.Uint16(question[end-4:]) == 1 {
+				i := min(int(asked.Add(1)), len(answers)) - 1
+				ip := netip.MustParseAddr(answers[i]).As4()
+				reply[7] = 1
+				reply = append(reply, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
+				reply = append(reply, ip[:]...)
+			}
+			_, _ = conn.WriteTo(reply, from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp4", conn.LocalAddr().String())
+	}}, asked
+}
+
+// counted is a server that counts what reaches it.
+func counted(t *testing.T, h http.HandlerFunc) (*httptest.Server, *atomic.Int64) {
+	n := new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.Add(1)
+		if h != nil {
+			h(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s, n
+}
+
+func options() Options {
+	return Options{Version: "1.2.3", Concurrency: 4, ConnectTimeout: 2 * time.Second, RequestTimeout: 5 * time.Second, Mode: ModeNone, Now: time.Now}
+}
+
+func newTransport(t *testing.T, o Options) *Transport {
+	t.Helper()
+	tr, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tr.Close(context.Background()) })
+	return tr
+}
+
+// A name that shows one address when it is looked up first and another one when it is dialled gains nothing: what is
+// dialled is what is judged.
+func TestRebinding(t *testing.T) {
+	s, reached := counted(t, nil)
+	port := s.Listener.Addr().(*net.TCPAddr).Port
+	o := options()
+	o.ConnectTimeout = 300 * time.Millisecond
+	o.Resolver, _ = nameServer(t, "203.0.113.7", "127.0.0.1")
+	o.Rules = rules(t, "203.0.113.0/24", "")
+	tr := newTransport(t, o)
+	message := push.Message{Address: "http://rebinding.example:" + itoa(port) + "/", Body: []byte("{}")}
+	for range 3 {
+		if err := tr.Send(t.Context(), message); err == nil {
+			t.Error("sent")
+		}
+	}
+	if err := tr.Send(t.Context(), message); !errors.Is(err, push.ErrRefused) || reached.Load() != 0 {
+		t.Errorf("%v; %d requests reached the loopback interface", err, reached.Load())
+	}
+	o.Rules = rules(t, "rebinding.example", "")
+	if err := newTransport(t, o).Send(t.Context(), message); err != nil || reached.Load() != 1 {
+		t.Errorf("a name that is allowed: %v", err)
+	}
+}
+
+// Through a proxy the destination is judged by its addresses here, and by its name where it has none.
+func TestProxied(t *testing.T) {
+	var seen atomic.Value
+	proxy, reached := counted(t, func(_ http.ResponseWriter, r *http.Request) { seen.Store(r.URL.String()) })
+	at, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options()
+	o.Proxy = func(r *http.Request) (*url.URL, error) {
+		if strings.HasPrefix(r.URL.Host, "direct") {
+			return nil, nil
+		}
+		return at, nil
+	}
+	o.Resolver, _ = nameServer(t, "10.0.0.1", "93.184.216.34")
+	o.Rules = rules(t, "", "denied.example")
+	tr := newTransport(t, o)
+	send := func(address string) error {
+		return tr.Send(t.Context(), push.Message{Address: address, Body: []byte("{}")})
+	}
+	for _, address := range []string{"http://127.0.0.1:1/", "http://[::1]/", "http://private.example/", "http://denied.example/"} {
+		if err := send(address); !errors.Is(err, push.ErrRefused) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if reached.Load() != 0 {
+		t.Fatalf("%d requests reached the proxy", reached.Load())
+	}
+	if err := send("http://public.example/x?y=1"); err != nil || seen.Load() != "http://public.example/x?y=1" {
+		t.Errorf("%v, the proxy was asked for %v", err, seen.Load())
+	}
+	// The proxy itself is no destination.
+	if err := send(strings.Replace(proxy.URL, "127.0.0.1", "direct.127.0.0.1.example", 1)); err == nil {
+		t.Error("sent")
+	}
+	o.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no name server") }}
+	for allow, ok := range map[string]bool{"": true, "*": true, "a.example": true, "b.example": false, "10.0.0.0/8": false} {
+		o.Rules = rules(t, allow, "denied.example")
+		if tr = newTransport(t, o); (send("http://a.example/") == nil) != ok {
+			t.Errorf("allow %q: a name that only the proxy knows: sent is %v", allow, !ok)
+		}
+		if !errors.Is(send("http://denied.example/"), push.ErrRefused) {
+			t.Errorf("allow %q: a denied name that only the proxy knows is sent to", allow)
+		}
+	}
+}
