@@ -37,8 +37,6 @@ const (
 // referenceOnly are settings of the reference server that this version does not have, and that change nothing
 // about what it promises: a file that has them is taken as it is, and the log says so.
 var referenceOnly = []string{
-	"transports.bash_exec.enabled",
-	"transports.gcps.concurrency", "transports.gcps.enabled", "transports.gcps.project", "transports.gcps.timeout",
 	"transports.http_poll.enabled",
 }
 

@@ -181,6 +181,11 @@ func newPush(logger *slog.Logger, o serverOptions, e *engine.Engine, tracer *tra
 		}
 		served = append(served, push.Served{Name: "http", Schemes: []string{"http", "https"}, Transport: t})
 	}
+	others, err := o.settings.otherTransports(logger, o, e)
+	if err != nil {
+		return nil, err
+	}
+	served = append(served, others...)
 	base := o.settings.baseURL(portOf(o.listeners[0]))
 	started := time.Now()
 	return push.New(push.Options{

@@ -35,7 +35,7 @@ type serverSettings struct {
 	storageSettings
 
 	TasksRetryTimeout milliseconds `setting:"tasks.retry_timeout" default:"30s" placeholder:"DURATION" help:"How long after its delivery an unclaimed task is sent again."`
-	TasksLeaseTimeout milliseconds `setting:"tasks.lease_timeout" default:"15s" placeholder:"DURATION" help:"Lease of tasks that the server itself runs; accepted, used only by a transport that is not there yet."`
+	TasksLeaseTimeout milliseconds `setting:"tasks.lease_timeout" default:"15s" placeholder:"DURATION" help:"Lease of tasks whose scripts the server itself runs (transports.bash_exec); renewed while they run."`
 
 	TimeoutsPollInterval milliseconds `setting:"timeouts.poll_interval" default:"1s" placeholder:"DURATION" help:"Longest sleep between two looks for what is due. The server wakes for the next due entry anyway; this only bounds a missed wake-up."`
 	MessagesPollInterval milliseconds `setting:"messages.poll_interval" default:"1s" placeholder:"DURATION" help:"Longest sleep between two looks for undelivered messages. Messages are sent when they are committed; this only bounds a missed wake-up."`
@@ -47,6 +47,7 @@ type serverSettings struct {
 	observabilitySettings
 	tracingSettings
 	pushSettings
+	transportSettings
 
 	TransportsHTTPPollMaxConnections int `setting:"transports.http_poll.max_connections" name:"transports-http-poll-max-connections" default:"1000" placeholder:"N" help:"Worker streams that may be open at once."`
 	TransportsHTTPPollBufferSize     int `setting:"transports.http_poll.buffer_size" name:"transports-http-poll-buffer-size" default:"256" placeholder:"N" help:"Tasks that one stream is handed before its worker claims some of them; more than 256 count as 256."`
@@ -93,7 +94,8 @@ func (s *serverSettings) Validate() error {
 			return fmt.Errorf("--%s is 0: it must be at least 1 ms", span.flag)
 		}
 	}
-	if err := errors.Join(s.tlsSettings.Validate(), s.authSettings.Validate(), s.storageSettings.Validate(), s.observabilitySettings.Validate(), s.tracingSettings.Validate(), s.pushSettings.Validate()); err != nil {
+	if err := errors.Join(s.tlsSettings.Validate(), s.authSettings.Validate(), s.storageSettings.Validate(), s.observabilitySettings.Validate(), s.tracingSettings.Validate(), s.pushSettings.Validate(),
+		s.transportSettings.validate(s.TasksLeaseTimeout)); err != nil {
 		return err
 	}
 	return s.validateNames()

@@ -225,6 +225,11 @@ const stopPoll = 10 * time.Millisecond
 // reported.
 func (p *Pusher) Stop(ctx, sendsUntil context.Context) error {
 	p.step(func(c *Core, nowMs int64) { c.Drain(nowMs) })
+	for _, t := range p.options.Transports {
+		if i, ok := t.Transport.(Interrupter); ok {
+			i.Interrupt()
+		}
+	}
 	var errs []error
 	if left := p.await(sendsUntil, func(sends, _ int) int { return sends }); left > 0 {
 		errs = append(errs, fmt.Errorf("%d messages were on their way and are sent again", left))

@@ -63,3 +63,8 @@ type Transport interface {
 	// Close waits until what it holds is released, or ctx ends. No Send is running any more.
 	Close(ctx context.Context) error
 }
+
+// Interrupter is a Transport whose Sends may last longer than a stop takes. Interrupt is called at the beginning of a stop:
+// it makes them end soon, in a way that lets another server do their work at once, as the end of their context would. It
+// does not wait for them.
+type Interrupter interface{ Interrupt() }

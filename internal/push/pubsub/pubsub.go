@@ -102,13 +102,16 @@ var (
 	projectName = regexp.MustCompile(`^([a-z0-9.\-]+:)?[a-z0-9][a-z0-9\-]{0,62}$`)
 )
 
+// ValidProject reports whether a text can be the id or the number of a project.
+func ValidProject(s string) bool { return projectName.MatchString(s) }
+
 // Lane is the project and the topic of an address, separated by a slash.
 func (t *Transport) Lane(address protocol.Address, text string) (string, error) {
 	project, topic := address.Group, address.ID
 	switch {
 	case address.Scheme != protocol.SchemeGCPS:
 		return "", fmt.Errorf("%.100q is no address of Pub/Sub, which are gcps://project/topic", text)
-	case !projectName.MatchString(project):
+	case !ValidProject(project):
 		return "", fmt.Errorf("%.100q is no id of a project", project)
 	case !topicName.MatchString(topic) || strings.HasPrefix(topic, "goog"):
 		return "", fmt.Errorf("%.100q is no id of a topic: 3 to 255 letters, digits and -_.~+%%, the first a letter, and not goog at the beginning", topic)

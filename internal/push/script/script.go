@@ -79,7 +79,10 @@ type Transport struct {
 	interrupted sync.Once
 }
 
-var _ push.Transport = (*Transport)(nil)
+var (
+	_ push.Transport   = (*Transport)(nil)
+	_ push.Interrupter = (*Transport)(nil)
+)
 
 // New makes a transport.
 func New(o Options) *Transport {
