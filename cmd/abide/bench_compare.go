@@ -14,7 +14,7 @@ type comparison struct {
 	Flood     int          `default:"512" placeholder:"N" help:"In flood: clients of the other workspace."`
 	FloodMode string       `default:"lifecycle" placeholder:"MODE" help:"In flood: what their operations are."`
 	Every     milliseconds `default:"50ms" placeholder:"DURATION" help:"In flood: time from one operation of a gentle client to its next."`
-	Rounds    int          `default:"5" placeholder:"N" help:"In flood: how often each side is measured, each time for --for."`
+	Rounds    int          `default:"5" placeholder:"N" help:"In flood and polls: how often each side is measured, each time for --for; in start: how often it is started after each kind of end."`
 }
 
 // gentleClients is how many clients flood has beside the flood.

@@ -42,10 +42,16 @@ func (r *runner) preload(ctx context.Context) error {
 }
 
 func (r *runner) preloadAll(ctx context.Context, total int) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	shared := r.plan
 	shared.mode = Lifecycle
+	return fill(ctx, &shared, total, (*client).lifecycle, func(done int64) { r.progress("preloading, %d of %d", done, total) })
+}
+
+// fill has preloaders make total promises, each with one call of operate, which may be repeated. Once a second progress
+// is told how many there are.
+func fill(ctx context.Context, shared *plan, total int, operate func(*client) error, progress func(done int64)) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var done, failures atomic.Int64
 	var running sync.WaitGroup
 	for i := range preloaders {
@@ -54,13 +60,13 @@ func (r *runner) preloadAll(ctx context.Context, total int) error {
 			share++
 		}
 		running.Go(func() {
-			c := newClient(&shared, preloadName(i), func() bool { return false }, nil)
+			c := newClient(shared, preloadName(i), func() bool { return false }, nil)
 			defer c.close()
 			for c.made < int64(share) && ctx.Err() == nil {
 				c.conn.limit(time.Now().Add(operationTimeout))
 				before := c.made
-				if err := c.lifecycle(); err != nil {
-					c.made = before // both requests may be repeated
+				if err := operate(c); err != nil {
+					c.made = before // all its requests may be repeated
 					if failures.Add(1) > maxPreloadFailures {
 						cancel(err)
 					}
@@ -80,7 +86,7 @@ func (r *runner) preloadAll(ctx context.Context, total int) error {
 		case <-ended:
 			return context.Cause(ctx)
 		case <-time.After(time.Second):
-			r.progress("preloading, %d of %d", done.Load(), total)
+			progress(done.Load())
 		}
 	}
 }

@@ -36,18 +36,24 @@ func processCPU(pid int) (time.Duration, error) {
 }
 
 // processPeakMemory is the most that the process has had resident, in bytes.
-func processPeakMemory(pid int) (int64, error) {
+func processPeakMemory(pid int) (int64, error) { return processStatus(pid, "VmHWM:") }
+
+// processMemory is what the process has resident now, in bytes.
+func processMemory(pid int) (int64, error) { return processStatus(pid, "VmRSS:") }
+
+// processStatus is one of the sizes in /proc/PID/status, in bytes.
+func processStatus(pid int, name string) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err
 	}
 	for line := range bytes.Lines(status) {
-		value, found := bytes.CutPrefix(line, []byte("VmHWM:"))
+		value, found := bytes.CutPrefix(line, []byte(name))
 		if !found {
 			continue
 		}
 		kib, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
 		return kib * 1024, err
 	}
-	return 0, fmt.Errorf("/proc/%d/status has no VmHWM", pid)
+	return 0, fmt.Errorf("/proc/%d/status has no %s", pid, name)
 }

@@ -14,3 +14,6 @@ func processCPU(int) (time.Duration, error) { return 0, errNoProc }
 
 // processPeakMemory is not measured here.
 func processPeakMemory(int) (int64, error) { return 0, errNoProc }
+
+// processMemory is not measured here.
+func processMemory(int) (int64, error) { return 0, errNoProc }

@@ -25,6 +25,9 @@ const (
 	ListeningAddress = "address"
 )
 
+// readyPause is between two questions whether a server is ready.
+const readyPause = 5 * time.Millisecond
+
 // ownServer is a running child process.
 type ownServer struct {
 	command *exec.Cmd
@@ -41,9 +44,17 @@ func startServer(ctx context.Context, own OwnServer, clients int) (*ownServer, e
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a folder for the data: %w", err)
 	}
-	metricsPort, err := freePort()
+	s, err := launchServer(ctx, own, folder, clients)
 	if err != nil {
 		_ = os.RemoveAll(folder)
+	}
+	return s, err
+}
+
+// launchServer starts an own server on the data in folder and returns once it listens.
+func launchServer(ctx context.Context, own OwnServer, folder string, clients int) (*ownServer, error) {
+	metricsPort, err := freePort()
+	if err != nil {
 		return nil, err
 	}
 	args := []string{"serve", "--server-bind", "127.0.0.1", "--server-port", "0", "--observability-metrics-port", strconv.Itoa(metricsPort)}
@@ -58,7 +69,6 @@ func startServer(ctx context.Context, own OwnServer, clients int) (*ownServer, e
 		err = command.Start()
 	}
 	if err != nil {
-		_ = os.RemoveAll(folder)
 		return nil, fmt.Errorf("cannot start %s: %w", own.Binary, err)
 	}
 	s := &ownServer{command: command, folder: folder, ended: make(chan error, 1), log: &lastLines{},
@@ -76,7 +86,7 @@ func startServer(ctx context.Context, own OwnServer, clients int) (*ownServer, e
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	s.kill()
+	s.end()
 	return nil, err
 }
 
@@ -129,11 +139,16 @@ func (s *ownServer) stop() (dataBytes int64, err error) {
 	return dataBytes, err
 }
 
+// end has the process gone, whatever it was doing.
+func (s *ownServer) end() {
+	_ = s.command.Process.Kill()
+	for range s.ended { // until it is closed
+	}
+}
+
 // kill ends the server if it still runs, and removes its data.
 func (s *ownServer) kill() {
-	_ = s.command.Process.Kill()
-	for range s.ended { // until it is closed: the process is gone
-	}
+	s.end()
 	_ = os.RemoveAll(s.folder)
 }
 
@@ -187,7 +202,7 @@ func waitReady(ctx context.Context, t target) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready: %w", t.url, err)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(readyPause):
 		}
 	}
 }
