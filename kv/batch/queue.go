@@ -118,6 +118,13 @@ func (q *queue) wait() bool {
 	return q.length > 0
 }
 
+// waiting is how many jobs wait.
+func (q *queue) waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.length
+}
+
 // pop takes the next job for a batch that has already taken so many; nil if none is waiting. While requests
 // wait, background work gets at most every other place.
 func (q *queue) pop(requests, background int) (j *job, isBackground bool) {

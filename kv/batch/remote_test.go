@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"abide/kv"
 	"abide/kv/batch"
@@ -416,4 +418,48 @@ type carrier struct {
 func (c *carrier) Commit(commit batch.Commit) error {
 	c.signals = append(c.signals, commit.Signals...)
 	return c.Remote.Commit(commit)
+}
+
+// slowLock is an engine whose writers' lock others have for most of the time.
+type slowLock struct{ *trips }
+
+func (s slowLock) Begin(f *batch.Fetch) (uint64, error) {
+	time.Sleep(16 * time.Millisecond)
+	return s.trips.Begin(f)
+}
+
+func (s slowLock) Fetch(f *batch.Fetch) error {
+	time.Sleep(100 * time.Microsecond)
+	return s.trips.Fetch(f)
+}
+
+// While others have the lock a batch fills before it begins, so that nobody waits under the lock for those who came late.
+func TestGathersWhileOthersHaveTheLock(t *testing.T) {
+	const clients, each, learning = 16, 12, 6
+	engine := slowLock{newTrips(newFake())}
+	s := batch.NewRemote(engine, batch.Options{Name: "fake", Incarnation: 1, Now: time.Now})
+	defer s.Close()
+	var wg sync.WaitGroup
+	for c := range clients {
+		wg.Go(func() {
+			for i := range each {
+				time.Sleep(time.Duration(c) * 200 * time.Microsecond) // they come one by one
+				key := fmt.Appendf(nil, "k%02d-%d", c, i)
+				_, err := s.Update(context.Background(), kv.Hints{Prefetch: []kv.Range{{Start: key, End: append(key[:len(key):len(key)], 0)}}}, func(tx kv.Tx) error {
+					if _, err := tx.Get(key); err != nil {
+						return err
+					}
+					return tx.Put(key, nil)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	stats := s.Stats()
+	if fetches := stats.Trips - stats.Commits; fetches > learning+stats.Commits/2 {
+		t.Errorf("%d round trips before %d commits: closures that come late make the lock wait for them", stats.Trips, stats.Commits)
+	}
 }

@@ -11,6 +11,9 @@ const (
 	// maxJoinTrips is how many round trips a batch has made when no further closures may join it: those in it are
 	// waiting.
 	maxJoinTrips = 4
+	// joinShare: while other servers wait for the lock, closures join a batch that has begun only if they are one for
+	// this many that are in it. Fewer are not worth a round trip in which everybody waits.
+	joinShare = 4
 )
 
 // rounds runs the closures of a batch on a remote engine. Every closure runs; one that reads what has not been
@@ -26,6 +29,10 @@ type rounds struct {
 	waiting []waiting
 	trips   int
 	counts  roundCounts
+
+	contention contention
+	contended  bool      // others wait for the lock while this batch has it
+	came       time.Time // when the batch had its first closure
 }
 
 // roundCounts are since the store was opened.
@@ -70,6 +77,7 @@ func (m *rounds) batch(q *queue) {
 	for i := range m.waiting {
 		m.waiting[i] = waiting{job: m.waiting[i].job}
 	}
+	m.gather(q)
 	for m.run.failure == nil {
 		m.join(q)
 		if len(m.waiting) == 0 {
@@ -86,10 +94,26 @@ func (m *rounds) batch(q *queue) {
 	m.waiting = m.waiting[:0]
 }
 
+// gather lets a batch fill while others have the lock that it will wait for.
+func (m *rounds) gather(q *queue) {
+	m.contended = false
+	if q == nil || m.run.opt.Now == nil {
+		return
+	}
+	m.came = m.run.opt.Now()
+	m.contended = m.contention.wait() > 0
+	if pause := m.contention.gather(); pause > 0 && q.waiting() < maxBatchClosures {
+		time.Sleep(pause)
+	}
+}
+
 // join takes closures from the queue.
 func (m *rounds) join(q *queue) {
 	r := m.run
 	if q == nil || m.trips >= maxJoinTrips || r.full() {
+		return
+	}
+	if m.contended && r.begun && q.waiting()*joinShare < len(r.closures)+len(m.waiting) {
 		return
 	}
 	for len(r.closures)+len(m.waiting) < maxBatchClosures {
@@ -129,6 +153,9 @@ func (m *rounds) travel() {
 		return
 	}
 	m.run.begin(sequence)
+	if !m.came.IsZero() {
+		m.contention.begun(m.run.started.Sub(m.came))
+	}
 	m.reads.keep(&f)
 }
 
@@ -146,7 +173,9 @@ func (m *rounds) fetch(f *Fetch) error {
 	}
 	err := m.remote.Fetch(f)
 	if r.opt.Now != nil {
-		r.away += r.opt.Now().Sub(began)
+		took := r.opt.Now().Sub(began)
+		r.away += took
+		m.contention.fetched(took)
 	}
 	if err != nil {
 		r.failure = r.opt.driverFault(err, "get", nil)
