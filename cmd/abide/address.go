@@ -108,6 +108,15 @@ func withoutPassword(text string) string {
 	return scheme + "://" + before
 }
 
+// urlInText is what may be a URL in a sentence.
+var urlInText = regexp.MustCompile(`[a-zA-Z0-9+.-]+://\S+`)
+
+// withoutPasswords puts stars for the secrets of every URL in a text: a command line that is not understood may have one
+// where none belongs.
+func withoutPasswords(text string) string {
+	return urlInText.ReplaceAllStringFunc(text, withoutPassword)
+}
+
 // secrets lists the secrets of a URL as they may stand in an error of a driver: as written and decoded.
 func secrets(text string) (found []string) {
 	add := func(s string) {

@@ -119,7 +119,7 @@ func run(args []string, in surroundings) int {
 	case helped:
 		return exitOK
 	case err != nil:
-		fmt.Fprintf(in.stderr, "abide: %v\n", err)
+		fmt.Fprintf(in.stderr, "abide: %s\n", withoutPasswords(err.Error()))
 		fmt.Fprintln(in.stderr, `Run "abide --help" for the subcommands, or "abide <subcommand> --help" for its flags.`)
 		return exitUsage
 	}

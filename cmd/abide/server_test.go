@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,6 +56,9 @@ type running struct {
 	code           chan int
 }
 
+// listeningLine is a whole line that says where a server listens, in either format of the log.
+var listeningLine = regexp.MustCompile(`(?m)(?:msg=listening address=|"msg":"listening","address":")([^" ]+).*\n`)
+
 // start runs the program until it listens.
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
@@ -77,8 +81,8 @@ func startIn(t *testing.T, environ []string, args ...string) *running {
 		}
 	})
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, rest, found := strings.Cut(r.stderr.String(), "msg=listening address="); found && strings.Contains(rest, "\n") {
-			r.url = "http://" + strings.Fields(rest)[0]
+		if said := listeningLine.FindStringSubmatch(r.stderr.String()); said != nil {
+			r.url = "http://" + said[1]
 			return r
 		}
 		select {

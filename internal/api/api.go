@@ -201,7 +201,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case endpointReady:
 		h.serveReady(w, r)
 	case endpointLegacy:
-		h.o.Log.Warn("removed endpoint called; the client's SDK is too old", "method", r.Method, "path", fmt.Sprintf("%.100s", r.URL.Path))
+		h.o.Log.Warn("removed endpoint called; the client's SDK is too old", "method", r.Method, "path", "/"+route.legacy)
 		h.write(w, http.StatusGone, []byte(legacyMessage))
 	default:
 		w.WriteHeader(http.StatusNotFound)

@@ -28,6 +28,7 @@ type route struct {
 	endpoint  endpoint
 	workspace string
 	group, id string // of endpointPoll
+	legacy    string // of endpointLegacy: promises, schedules or tasks
 }
 
 // methods lists what an endpoint accepts; nil if it does not matter.
@@ -83,7 +84,7 @@ func parseRoute(path string) (route, error) {
 		return r.poll(below)
 	case first == "promises" || first == "schedules" || first == "tasks":
 		if !slash || below != "" {
-			r.endpoint = endpointLegacy
+			r.endpoint, r.legacy = endpointLegacy, first
 		}
 	}
 	return r, nil
