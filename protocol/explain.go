@@ -42,7 +42,23 @@ type ExplainBody struct {
 	// server cannot know: then Target is no poll address.
 	Workers    int
 	HasWorkers bool
+	// Push tells how it goes with an execute that is queued for Target, if that is no poll address: one of the Push
+	// constants, "" where the server does not say. PushAttempts is how often this server has sent it, PushError why it was
+	// not accepted the last time, or why it is not sent at all, PushAt when it is sent again, not before.
+	Push         string
+	PushAttempts int64
+	PushError    string
+	PushAt       int64
 }
+
+// How it goes with a message to an address that is no poll address.
+const (
+	PushWaiting   = "waiting"   // it waits for its turn
+	PushSending   = "sending"   // its request is open
+	PushPaused    = "paused"    // it was not accepted, or its destination accepts nothing now
+	PushElsewhere = "elsewhere" // another server sends it
+	PushUnserved  = "unserved"  // this server sends nothing there
+)
 
 // AppendJSON appends the body.
 func (b ExplainBody) AppendJSON(dst []byte) []byte {
@@ -64,6 +80,16 @@ func (b ExplainBody) AppendJSON(dst []byte) []byte {
 	dst = appendBoolMember(dst, "partial", b.Partial)
 	if b.HasWorkers {
 		dst = appendIntMember(dst, "workers", int64(b.Workers))
+	}
+	if b.Push != "" {
+		dst = appendStringMember(dst, "push", b.Push)
+		dst = appendIntMember(dst, "pushAttempts", b.PushAttempts)
+	}
+	if b.PushError != "" {
+		dst = appendStringMember(dst, "pushError", b.PushError)
+	}
+	if b.PushAt != 0 {
+		dst = appendIntMember(dst, "pushAt", b.PushAt)
 	}
 	return append(dst, '}')
 }
@@ -98,6 +124,10 @@ var explainFields = []field[ExplainBody]{
 	{"workers", optional, func(d *decode, v value, b *ExplainBody) {
 		b.Workers, b.HasWorkers = int(min(d.integer(v, 0), math.MaxInt32)), true
 	}},
+	{"push", optional, func(d *decode, v value, b *ExplainBody) { b.Push, _ = d.text(v) }},
+	{"pushAttempts", optional, func(d *decode, v value, b *ExplainBody) { b.PushAttempts = d.integer(v, 0) }},
+	{"pushError", optional, func(d *decode, v value, b *ExplainBody) { b.PushError, _ = d.text(v) }},
+	{"pushAt", optional, func(d *decode, v value, b *ExplainBody) { b.PushAt = d.integer(v, math.MinInt64) }},
 }
 
 // DecodeExplainBody reads the answer of task.explain.

@@ -58,7 +58,7 @@ func (s Screen) Why(f Facts) (Reason, string) {
 		return ReasonPending, "It waits for a worker of " + Printable(f.Target) + " to claim it. This server cannot say more: it does not know task.explain."
 	}
 	if f.Queued {
-		return whyQueued(f)
+		return s.whyQueued(f)
 	}
 	return s.whyLater(f)
 }
@@ -86,8 +86,10 @@ func whyAwaiting(f Facts, id string) string {
 	return "It is suspended until one of these settles:"
 }
 
-func whyQueued(f Facts) (Reason, string) {
+func (s Screen) whyQueued(f Facts) (Reason, string) {
 	switch {
+	case f.Push != "":
+		return ReasonQueued, s.whyPushed(f)
 	case !f.HasWorkers:
 		return ReasonQueued, "Its execute is queued for " + Printable(f.Target) + " and is sent as soon as that takes it."
 	case f.Workers == 0:
@@ -95,6 +97,49 @@ func whyQueued(f Facts) (Reason, string) {
 	}
 	return ReasonQueued, fmt.Sprintf("Its execute is queued, and %s of %s connected: it is delivered as soon as one has room. A worker that claims nothing of what it was handed gets nothing more.",
 		count(f.Workers, "worker"), Printable(f.Target)+map[bool]string{true: " is", false: " are"}[f.Workers == 1])
+}
+
+// whyPushed tells how it goes with an execute that is queued for an address that is no poll address.
+func (s Screen) whyPushed(f Facts) string {
+	target := Printable(f.Target)
+	tried := ""
+	if f.PushError != "" {
+		tried = " (" + Printable(f.PushError) + ")"
+	}
+	switch f.Push {
+	case protocol.PushSending:
+		return fmt.Sprintf("It is being sent to %s now, for the %s time; the request is open, and the task is not claimed yet.", target, ordinal(f.PushAttempts))
+	case protocol.PushPaused:
+		text := target + " does not accept it" + tried
+		if f.PushAttempts > 0 {
+			text = fmt.Sprintf("%s did not accept it, %s tried%s", target, count(int(f.PushAttempts), "time"), tried)
+		}
+		if f.PushAt > f.Now {
+			return text + "; it is sent again at " + s.Instant(f.PushAt) + "."
+		}
+		return text + "; it is sent again in a moment."
+	case protocol.PushUnserved:
+		return "This server sends nothing to " + target + tried + ". It stays queued."
+	case protocol.PushElsewhere:
+		return "Its execute is queued for " + target + ", which another server of this store sends to; that one knows more."
+	}
+	return "Its execute is queued for " + target + " and waits for its turn there."
+}
+
+// ordinal is a number as it counts.
+func ordinal(n int64) string {
+	ending := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			ending = "st"
+		case 2:
+			ending = "nd"
+		case 3:
+			ending = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s", n, ending)
 }
 
 // workersOf names the workers that an address of the scheme poll means.

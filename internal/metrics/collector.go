@@ -9,6 +9,7 @@ import (
 	"abide/internal/deliver"
 	"abide/internal/engine"
 	"abide/internal/keyspace"
+	"abide/internal/push"
 	"abide/internal/store"
 	"abide/internal/trace"
 	"abide/kv/batch"
@@ -50,6 +51,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.collectStore(s, c.sources.Store())
 	c.collectEngine(s, c.sources.Engine())
 	c.collectDelivery(s, c.sources.Delivery())
+	c.collectPush(s, c.sources.Push())
 	if c.sources.Traces != nil {
 		c.collectTraces(s, c.sources.Traces())
 	}
@@ -194,6 +196,36 @@ func (c *collector) collectDelivery(s sink, d deliver.Stats) {
 	s.send(hintsDropped, float64(d.HintsDropped))
 	for class := range deliver.Classes {
 		s.send(outboxFailures, float64(d.Errors[class]), class.String())
+	}
+}
+
+func (c *collector) collectPush(s sink, p push.Stats) {
+	var accepted, failed, dropped uint64
+	for _, t := range p.Transports {
+		accepted, failed, dropped = accepted+t.Accepted, failed+t.Failed+t.Refused, dropped+t.Dropped
+		s.send(pushOutcomes, float64(t.Accepted), t.Name, "accepted")
+		s.send(pushOutcomes, float64(t.Failed), t.Name, "failed")
+		s.send(pushOutcomes, float64(t.Refused), t.Name, "refused")
+		s.send(pushOutcomes, float64(t.Dropped), t.Name, "dropped")
+		s.send(pushMessages, float64(t.Sending), t.Name, "sending")
+		s.send(pushMessages, float64(t.Ready), t.Name, "ready")
+		s.send(pushMessages, float64(t.Resting), t.Name, "resting")
+		s.send(pushOldest, float64(t.OldestMs)/1000, t.Name)
+		s.send(pushDestinations, float64(t.Lanes-t.Failing), t.Name, "good")
+		s.send(pushDestinations, float64(t.Failing), t.Name, "failing")
+	}
+	s.send(deliveries, float64(accepted), "success")
+	s.send(deliveries, float64(failed), "error")
+	s.send(deliveries, float64(dropped), "dropped")
+	s.send(pushOutstanding, float64(p.Outstanding))
+	for i, name := range messageNames {
+		s.send(pushUnserved, float64(p.Unserved[i]), name)
+	}
+	s.send(pushHintsDropped, float64(p.HintsDropped))
+	s.send(pushTakenOver, float64(p.TakenOver))
+	s.send(pushGivenUp, float64(p.GivenUp))
+	for class := range push.Classes {
+		s.send(pushFailures, float64(p.Errors[class]), class.String())
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"abide/internal/deliver"
 	"abide/internal/engine"
 	"abide/internal/keyspace"
+	"abide/internal/push"
 	"abide/internal/store"
 	"abide/internal/trace"
 	"abide/kv/batch"
@@ -51,11 +52,15 @@ func sample() Sources {
 	d.Connections, d.Refused, d.Replaced, d.HintsDropped = int(next()), next(), next(), next()
 	d.Errors[0] = next()
 	d.Groups = []deliver.GroupStats{{Workspace: "default", Group: "g", Connections: 3}}
+	pushed := push.Stats{Transports: []push.TransportStats{{Name: "http", Accepted: next(), Failed: next(), Refused: next(), Dropped: next(),
+		Sending: int(next()), Ready: int(next()), Resting: int(next()), Failing: int(next()), Lanes: 1000, OldestMs: 5500}},
+		Outstanding: int(next()), HintsDropped: next(), GivenUp: next(), TakenOver: next(), Unserved: [2]int{int(next()), int(next())}}
+	pushed.Errors[0] = next()
 	q := store.Queues{OverdueMs: map[keyspace.TimerKind]int64{keyspace.TimerLease: 1500}, Executes: store.Queue{Messages: int64(next()), OldestMs: 2500},
 		Unblocks: store.Queue{Messages: int64(next()), OldestMs: 3500}, JournalLagMs: 4500, Quarantined: int64(next())}
 	return Sources{
 		Version: "1.2.3", Store: func() Store { return st }, Engine: func() engine.Counts { return counts },
-		Delivery: func() deliver.Stats { return d }, InFlight: func() int64 { return 7 },
+		Delivery: func() deliver.Stats { return d }, Push: func() push.Stats { return pushed }, InFlight: func() int64 { return 7 },
 		Traces:         func() trace.Stats { return trace.Stats{Exported: 9001, Failed: 9002, Dropped: 9003, Queued: 4} },
 		MaxConnections: 1000, Ready: func(context.Context) error { return nil },
 		Queues: func(context.Context) (store.Queues, error) { return q, nil },

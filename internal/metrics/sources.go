@@ -6,6 +6,7 @@ import (
 
 	"abide/internal/deliver"
 	"abide/internal/engine"
+	"abide/internal/push"
 	"abide/internal/store"
 	"abide/internal/trace"
 	"abide/kv/batch"
@@ -21,6 +22,8 @@ type Sources struct {
 	Engine func() engine.Counts
 	// Delivery is what delivery counts and holds.
 	Delivery func() deliver.Stats
+	// Push is what push counts and holds.
+	Push func() push.Stats
 	// InFlight is how many requests are in the engine.
 	InFlight func() int64
 	// MaxConnections is how many streams to workers may be open at once.

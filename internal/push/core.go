@@ -293,7 +293,7 @@ func (c *Core) Sent(nowMs int64, s *Send, err error) {
 
 // unsent takes in that f was not accepted: it pauses, and its lane may.
 func (c *Core) unsent(nowMs int64, f *flight, err error) {
-	f.lastErr, f.failedMs = bounded(err.Error()), nowMs
+	f.lastErr = bounded(err.Error())
 	pauseMs := jittered(doubled(f.attempts, c.limits.RetryMsFirst, c.limits.RetryMsMax), f.workspace+"\x00"+f.id, f.attempts)
 	var later *LaterError
 	switch {

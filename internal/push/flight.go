@@ -37,7 +37,6 @@ type flight struct {
 	claimed  bool  // its task was taken while it was with the transport
 	again    bool  // a hint came during the report: the entry may be a new one
 	lastErr  string
-	failedMs int64
 }
 
 // flightKey names a message: an execute by its task and version, an unblock by promise and address.

@@ -34,7 +34,6 @@ type lane struct {
 	troubles int   // of them, those that made it pause
 	untilMs  int64 // end of its pause
 	lastErr  string
-	failedMs int64
 	usedMs   int64 // when it last had anything to do
 
 	ring   *list.Element // in the core's ring, while it may have something to send
@@ -206,7 +205,7 @@ func (c *Core) progress(nowMs int64, l *lane) {
 // failed takes in that l has not accepted a message. afterMs is what it asked for, 0 for nothing.
 func (c *Core) failed(nowMs int64, l *lane, text string, afterMs int64) {
 	l.failures++
-	l.lastErr, l.failedMs = text, nowMs
+	l.lastErr = text
 	untilMs := nowMs + afterMs
 	if l.failures >= max(failuresInRow, l.window/2) {
 		if l.troubles++; l.troubles == 1 {

@@ -4,6 +4,7 @@ package script_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,6 +39,7 @@ run)
 	absent) echo "no such image" >&2; exit 125;;
 	esac
 	exec "$entry" "$@";;
+version) [ ! -e "$folder/down" ];;
 stop|rm)
 	group=$(cat "$folder/name.${!#}") && kill -9 -- -$group;;
 esac
@@ -108,10 +110,25 @@ func TestContainersThatFail(t *testing.T) {
 	docker(t, r)
 	r.send(r.container("absent", "absent", "echo hi"))
 	r.want("absent", protocol.Rejected, "no such image")
+	down := r.file("down")
+	if err := os.WriteFile(down, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := r.container("later", "absent", "echo hi")
+	if err := r.Send(context.Background(), m); err == nil || errors.Is(err, push.ErrRefused) || errors.Is(err, push.ErrStale) {
+		t.Errorf("a daemon that does not answer: %v", err)
+	}
+	if task := r.task("later"); task.State != protocol.TaskPending || r.times(protocol.KindTaskRelease) != 1 {
+		t.Errorf("a daemon that does not answer: the task is %s", task.State)
+	}
+	if err := os.Remove(down); err != nil {
+		t.Fatal(err)
+	}
+	released := r.times(protocol.KindTaskRelease)
 	r.send(r.container("fails", "image", "echo no >&2; exit 4"))
 	r.want("fails", protocol.Rejected, "no")
 	r.send(r.container("killed", "killed", "echo hi"))
-	if p := r.promise("killed"); p.State != protocol.Pending || r.times(protocol.KindTaskRelease) != 0 {
+	if p := r.promise("killed"); p.State != protocol.Pending || r.times(protocol.KindTaskRelease) != released {
 		t.Errorf("the promise of a container that was killed is %s", p.State)
 	}
 }

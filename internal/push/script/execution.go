@@ -99,7 +99,7 @@ func (x *execution) run(ctx context.Context, what program) error {
 		return x.abandon(ctx, cause)
 	case err != nil:
 		x.release(ctx)
-		return fmt.Errorf("the script could not be started: %w", err)
+		return fmt.Errorf("the script could not be run: %w", err)
 	case ended.killed:
 		// Its memory may have run out, or somebody may have killed it. The lease is left to end, which paces a script
 		// that always ends so.

@@ -28,8 +28,11 @@ type program struct {
 const loader = `__script=$(cat); case $__script in (*MARK) ;; (*) echo "the script did not arrive whole" >&2; exit 125 ;; esac; ` +
 	`eval "unset __script; ${__script%MARK}" </dev/null`
 
-// exit codes that the command line of docker has for a container that was killed.
+// containerKilled are the exit codes that the command line of docker has for a container that was killed.
 var containerKilled = []int{128 + 9, 128 + 15}
+
+// containerFailed is the one for what docker itself could not do. A script may have it as well.
+const containerFailed = 125
 
 const (
 	// containerTimeout bounds a call of docker that ends a container, besides the grace that it has.
@@ -46,8 +49,8 @@ type ending struct {
 	stdout, stderr output
 }
 
-// execute runs a script until it has ended, or ctx has and it was ended for that. An error: it could not be started. When
-// execute returns, nothing of what it has started in the script's group of processes, or container, is left.
+// execute runs a script until it has ended, or ctx has and it was ended for that. An error: it could not be run, for reasons
+// that are not its own. When execute returns, nothing of what it has started in the script's group of processes, or container, is left.
 func (x *execution) execute(ctx context.Context, what program, text string) (*ending, error) {
 	e := &ending{stdout: output{limit: x.opt.OutputBytes}, stderr: output{limit: x.opt.OutputBytes}}
 	name := "abide-" + random()
@@ -94,6 +97,9 @@ func (x *execution) execute(ctx context.Context, what program, text string) (*en
 	if e.byItself && err != nil && !errors.As(err, new(*exec.ExitError)) && !errors.Is(err, exec.ErrWaitDelay) {
 		return e, err
 	}
+	if what.container && e.byItself && e.exitCode == containerFailed && !x.docker(what.path, "version") {
+		return e, errors.New("docker has no daemon that answers")
+	}
 	return e, nil
 }
 
@@ -113,16 +119,18 @@ func (p program) arguments(name, script string, hasInput bool) []string {
 	return append(args, "--entrypoint", "bash", p.image, "-c", script)
 }
 
-// docker runs a command about a container that is to end. What fails is of no use to anybody.
-func (x *execution) docker(path string, args ...string) {
+// docker runs a short command, and reports whether it went well.
+func (x *execution) docker(path string, args ...string) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), x.grace+containerTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = x.opt.Environ
 	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	if err != nil {
 		x.opt.Log.Debug("docker", "command", args[0], "error", err)
 	}
+	return err == nil
 }
 
 func random() string {

@@ -25,7 +25,7 @@ import (
 const (
 	// DefaultLeaseMs is the lease of a task whose script runs. It is renewed three times in that span.
 	DefaultLeaseMs = 15_000
-	// DefaultConcurrency is how many scripts run at once.
+	// DefaultConcurrency is how many scripts run at once, local ones and containers each.
 	DefaultConcurrency = 16
 	// DefaultMaxOutputBytes is how much is kept of what a script writes, for standard output and error each.
 	DefaultMaxOutputBytes = 256 << 10
@@ -35,8 +35,11 @@ const (
 	DefaultGraceMs = 3_000
 )
 
-// lane is the one line that all scripts wait in: they share the machine.
-const lane = "bash"
+// The lanes: a daemon of docker that does not answer holds up no local script.
+const (
+	localLane     = "bash"
+	containerLane = "docker"
+)
 
 // Engine answers requests, as those of workers, and has the clock that deadlines are judged by.
 type Engine interface {
@@ -52,7 +55,7 @@ type Options struct {
 	Engine Engine
 	// LeaseMs is the lease of a task whose script runs. Default DefaultLeaseMs.
 	LeaseMs int64
-	// Concurrency is how many scripts run at once. Default DefaultConcurrency.
+	// Concurrency is how many scripts run at once, local ones and containers each. Default DefaultConcurrency.
 	Concurrency int
 	// OutputBytes is how much is kept of standard output and of standard error. Default DefaultMaxOutputBytes, at most
 	// MaxOutputBytes.
@@ -112,7 +115,7 @@ func New(o Options) *Transport {
 	}
 }
 
-// Lane is the same for all scripts.
+// Lane is the same for all local scripts, and for all containers.
 func (t *Transport) Lane(address protocol.Address, text string) (string, error) {
 	switch {
 	case address.Scheme != protocol.SchemeBash:
@@ -120,10 +123,13 @@ func (t *Transport) Lane(address protocol.Address, text string) (string, error) 
 	case address.Group == protocol.BashLocal && !localScripts:
 		return "", errors.New("scripts run on this system in containers only: bash://docker/image")
 	}
-	return lane, nil
+	if address.Group == protocol.BashDocker {
+		return containerLane, nil
+	}
+	return localLane, nil
 }
 
-// Concurrency is how many scripts run at once.
+// Concurrency is how many scripts of a lane run at once.
 func (t *Transport) Concurrency(string) int { return t.opt.Concurrency }
 
 // Send runs the script of a task, from its claim to its end. That the task is nobody's to run any more is ErrStale;

@@ -185,12 +185,12 @@ func TestWhatCannotBeSent(t *testing.T) {
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Options{Concurrency: 3})
-	for _, text := range []string{"bash://", "bash://docker/a"} {
+	for text, want := range map[string]string{"bash://": "bash", "bash://docker/a": "docker", "bash://docker/b": "docker"} {
 		address, err := protocol.ParseAddress(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lane, err := r.Lane(address, text); lane != "bash" || err != nil {
+		if lane, err := r.Lane(address, text); lane != want || err != nil {
 			t.Errorf("%s: %q, %v", text, lane, err)
 		}
 	}

@@ -130,12 +130,13 @@ func public(ip netip.Addr) bool {
 // spelled is a host name as rules have it.
 func spelled(host string) string { return strings.ToLower(strings.TrimSuffix(host, ".")) }
 
-// check judges an address that a host has; the error wraps push.ErrRefused. host may be the address itself.
+// check judges an address that a host has; the error wraps push.ErrRefused, and does not tell the address: clients may see
+// it, and the names of the networks around the server are none of their business. host may be the address itself.
 func (r Rules) check(host string, ip netip.Addr) error {
 	host, ip = spelled(host), plain(ip)
 	for _, d := range r.deny {
 		if d.names(host) || d.holds(ip) || d.any && public(ip) {
-			return fmt.Errorf("%w: a rule of transports.http_push.deny covers %s", push.ErrRefused, destination(host, ip))
+			return fmt.Errorf("%w: a rule of transports.http_push.deny covers %s", push.ErrRefused, host)
 		}
 	}
 	for _, a := range r.allow {
@@ -145,9 +146,9 @@ func (r Rules) check(host string, ip netip.Addr) error {
 	}
 	switch {
 	case len(r.allow) > 0:
-		return fmt.Errorf("%w: no rule of transports.http_push.allow covers %s", push.ErrRefused, destination(host, ip))
+		return fmt.Errorf("%w: no rule of transports.http_push.allow covers %s", push.ErrRefused, host)
 	case !public(ip):
-		return fmt.Errorf("%w: %s is not on the public Internet; a rule of transports.http_push.allow may allow it", push.ErrRefused, destination(host, ip))
+		return fmt.Errorf("%w: %s is not on the public Internet; a rule of transports.http_push.allow may allow it", push.ErrRefused, host)
 	}
 	return nil
 }
@@ -169,13 +170,6 @@ func (r Rules) checkName(host string) error {
 		return fmt.Errorf("%w: no rule of transports.http_push.allow covers %s", push.ErrRefused, host)
 	}
 	return nil
-}
-
-func destination(host string, ip netip.Addr) string {
-	if host == ip.String() {
-		return host
-	}
-	return host + " (" + ip.String() + ")"
 }
 
 // guard dials what the rules allow.
