@@ -184,7 +184,7 @@ func (r readiness) Note() string {
 
 // Do serves a request. Only delivery knows who is connected: it completes the answer of task.explain.
 func (r readiness) Do(ctx context.Context, workspace string, req protocol.Request, debugTime *int64) protocol.Reply {
-	return r.delivery.Explain(workspace, r.Engine.Do(ctx, workspace, req, debugTime))
+	return r.push.Explain(workspace, r.delivery.Explain(workspace, r.Engine.Do(ctx, workspace, req, debugTime)))
 }
 
 // stop ends the service within timeout. What does not end by then is logged and left: the store loses
