@@ -25,8 +25,6 @@ const (
 	// deliveryStuck is how long beyond a poll interval, in which they come round at least once, delivery's
 	// loops may be silent before the server is not ready. A call that hangs ends at its deadline.
 	deliveryStuck = 30 * time.Second
-	// maxUnclaimed is the most that one stream is handed before its worker claims some of it.
-	maxUnclaimed = 256
 )
 
 // service is the server behind the listeners, from the HTTP surface down to the store.
@@ -61,6 +59,7 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		JournalEntries: int64(o.settings.JournalRetentionEntries),
 		ServerID:       serverID(o, store),
 		Identity:       o.identity(),
+		MaxWorkspaces:  o.settings.LimitsWorkspaces,
 		Log:            logger,
 	})
 	if err != nil {
@@ -87,11 +86,16 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		SlowRequest: o.settings.ObservabilitySlowRequest.duration(),
 		Timed:       timed,
 		Now:         time.Now,
+
+		MaxInFlight:          o.settings.LimitsRequests,
+		MaxWorkspaceInFlight: o.settings.requestsPerWorkspace(),
+		MaxBufferedBytes:     int64(o.settings.LimitsBufferedBytes),
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.delivery.Stop(ctx), s.push.Stop(ctx, ctx), store.Close())
 	}
 	s.http = api.NewServer(s.handler, logger)
+	s.http.MaxConnections = o.settings.connections(logger)
 	s.engine.Start(hints{s.delivery, s.push})
 	return s, nil
 }
@@ -99,6 +103,9 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 func newDelivery(logger *slog.Logger, o serverOptions, e *engine.Engine, tracer *trace.Tracer) *deliver.Deliverer {
 	base := o.settings.baseURL(portOf(o.listeners[0]))
 	started := time.Now()
+	limits := o.settings.streams()
+	limits.PollMs = int64(o.settings.MessagesPollInterval)
+	limits.HoldMs = int64(o.settings.TasksRetryTimeout) // then the task is queued again anyway
 	return deliver.New(deliver.Options{
 		Outbox:    e.Outbox(),
 		Roster:    e.Roster(),
@@ -106,12 +113,7 @@ func newDelivery(logger *slog.Logger, o serverOptions, e *engine.Engine, tracer 
 		NowMs:     func() int64 { return time.Since(started).Milliseconds() },
 		Logger:    logger,
 		Tracer:    tracer,
-		Limits: deliver.Limits{
-			MaxConnections: o.settings.TransportsHTTPPollMaxConnections,
-			MaxExecutes:    min(o.settings.TransportsHTTPPollBufferSize, maxUnclaimed),
-			PollMs:         int64(o.settings.MessagesPollInterval),
-			HoldMs:         int64(o.settings.TasksRetryTimeout), // then the task is queued again anyway
-		},
+		Limits:    limits,
 	})
 }
 

@@ -45,20 +45,16 @@ type serverSettings struct {
 	JournalRetentionEntries int          `setting:"journal.retention_entries" default:"1000000" placeholder:"N" help:"How many entries of the journal are kept for each workspace, whatever their age; about 100 bytes of disk each."`
 
 	observabilitySettings
+	limitSettings
 	tracingSettings
 	pushSettings
 	transportSettings
-
-	TransportsHTTPPollMaxConnections int `setting:"transports.http_poll.max_connections" name:"transports-http-poll-max-connections" default:"1000" placeholder:"N" help:"Worker streams that may be open at once."`
-	TransportsHTTPPollBufferSize     int `setting:"transports.http_poll.buffer_size" name:"transports-http-poll-buffer-size" default:"256" placeholder:"N" help:"Tasks that one stream is handed before its worker claims some of them; more than 256 count as 256."`
 }
 
 // Limits of settings, checked at start.
 const (
-	maxBatchSize       = 1000
-	maxPollConnections = 1_000_000
-	maxPollBuffer      = 100_000
-	maxServerIDBytes   = 255
+	maxBatchSize     = 1000
+	maxServerIDBytes = 255
 )
 
 // Validate checks every setting that has a wrong value; kong calls it once all sources are read.
@@ -70,8 +66,6 @@ func (s *serverSettings) Validate() error {
 		{"server-port", s.ServerPort, 0, 65535},
 		{"messages-batch-size", s.MessagesBatchSize, 1, maxBatchSize},
 		{"journal-retention-entries", s.JournalRetentionEntries, 1, journal.MaxEntries},
-		{"transports-http-poll-max-connections", s.TransportsHTTPPollMaxConnections, 1, maxPollConnections},
-		{"transports-http-poll-buffer-size", s.TransportsHTTPPollBufferSize, 1, maxPollBuffer},
 	}
 	for _, c := range counts {
 		if c.value < c.min || c.value > c.max {
@@ -94,7 +88,7 @@ func (s *serverSettings) Validate() error {
 			return fmt.Errorf("--%s is 0: it must be at least 1 ms", span.flag)
 		}
 	}
-	if err := errors.Join(s.tlsSettings.Validate(), s.authSettings.Validate(), s.storageSettings.Validate(), s.observabilitySettings.Validate(), s.tracingSettings.Validate(), s.pushSettings.Validate(),
+	if err := errors.Join(s.tlsSettings.Validate(), s.authSettings.Validate(), s.storageSettings.Validate(), s.observabilitySettings.Validate(), s.limitSettings.Validate(), s.tracingSettings.Validate(), s.pushSettings.Validate(),
 		s.transportSettings.validate(s.TasksLeaseTimeout)); err != nil {
 		return err
 	}

@@ -34,9 +34,16 @@ const (
 // of clients leave such, and net/http would give each of them five seconds.
 type Server struct {
 	*http.Server
+	// MaxConnections bounds the connections that are open at once; one more is answered 503 and closed, without an answer
+	// if it is encrypted. 0 stands for DefaultMaxConnections. Set it before Serve.
+	MaxConnections int
+
 	linger time.Duration
+	log    *slog.Logger
 
 	mu        sync.Mutex
+	open      int  // connections
+	crowded   bool // the log has told that there are as many as there may be
 	stopping  bool
 	listeners []net.Listener
 	silent    map[net.Conn]struct{}
@@ -46,7 +53,7 @@ type Server struct {
 // NewServer returns an HTTP server for h with the timeouts that keep slow and silent clients from holding
 // it up. What net/http has to say about connections goes to log as debug messages: it is about clients.
 func NewServer(h http.Handler, log *slog.Logger) *Server {
-	s := &Server{silent: map[net.Conn]struct{}{}, kept: map[net.Conn]struct{}{}, linger: lingerTime}
+	s := &Server{silent: map[net.Conn]struct{}{}, kept: map[net.Conn]struct{}{}, linger: lingerTime, log: log}
 	s.Server = &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTimeout,
@@ -68,7 +75,10 @@ func (s *Server) noteState(c net.Conn, state http.ConnState) {
 	delete(s.kept, c)
 	switch state {
 	case http.StateNew:
+		s.open++
 		s.silent[c] = struct{}{}
+	case http.StateClosed, http.StateHijacked:
+		s.open--
 	case http.StateIdle:
 		s.kept[c] = struct{}{}
 	}
@@ -83,7 +93,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if stopping {
 		return errors.Join(http.ErrServerClosed, l.Close())
 	}
-	err := s.Server.Serve(l)
+	err := s.Server.Serve(roomyListener{l, s})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping {
