@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { Child } from "./harness/processes.ts";
 import { PATIENCE, type Report } from "./harness/scenarios.ts";
+import { TOKEN } from "./harness/secrets.ts";
 import { kinds } from "./harness/storage.ts";
 
 const usage = `usage: e2e/run [--suite NAME]... [--storage KIND[=URL]]... [--only PATTERN] [--seed N] [--kills N | SERVER,WORKER,BOTH[,DATABASE]]
@@ -142,7 +143,7 @@ async function runSuite(suite: Suite, storage: string, tally: Tally): Promise<vo
   };
   const child = new Child(suite.command, suite.args, {
     tidiesUp: true,
-    env: { E2E_STORAGE: storage },
+    env: { E2E_STORAGE: storage, RESONATE_TOKEN: TOKEN },
     onMessage: (message) => {
       const told = message as Report;
       if (told.report === "begin") open = told.scenario;

@@ -8,11 +8,27 @@ import { Random } from "../kill/random.ts";
 import { freePort } from "./places.ts";
 import { Child } from "./processes.ts";
 import { decode, encode, isOfAnOutage, NoAnswer, type PromiseRecord, Protocol } from "./protocol.ts";
+import { holdsSecret, TOKEN } from "./secrets.ts";
 import { atMost, until } from "./waiting.ts";
 import { Witness } from "./witness.ts";
 
 const pending: PromiseRecord = { id: "p", state: "pending", param: {}, value: {}, tags: { a: "1" }, timeoutAt: 10, createdAt: 1 };
 const resolved: PromiseRecord = { ...pending, state: "resolved", value: { data: "eQ==" }, settledAt: 5 };
+
+test("a line of a log that holds a token, a payload or a password is told from one that does not", () => {
+  for (const line of [
+    `level=INFO msg=x token=${TOKEN}`,
+    'level=WARN body={"data":"x"}',
+    "level=WARN msg=x auth=eyJhbGciOiJFZERTQSJ9",
+    `level=WARN param=${encode({ func: "transfer", args: [1] }).data}`,
+    "level=INFO data=postgres://me:secret@localhost/test",
+  ]) ok(holdsSecret(line), line);
+  for (const line of [
+    "time=2026-11-30T20:56:24.540Z level=INFO msg=listening address=127.0.0.1:42107 version=0.1.0 data=/tmp/x.db",
+    "level=INFO data=postgres://me:***@localhost/test",
+    "level=WARN msg=push destination=http://127.0.0.1:1 error=refused",
+  ]) ok(!holdsSecret(line), line);
+});
 
 test("the witness accepts a promise that is settled once and then repeated", () => {
   const witness = new Witness();

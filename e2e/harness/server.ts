@@ -4,6 +4,7 @@ import { execFileSync } from "node:child_process";
 import { setTimeout as delay } from "node:timers/promises";
 import { freePort } from "./places.ts";
 import { Child } from "./processes.ts";
+import { watch } from "./secrets.ts";
 import { newStore, onFile, type Store } from "./storage.ts";
 import { atMost } from "./waiting.ts";
 
@@ -43,7 +44,7 @@ export class Server {
   static async start(more: string[] = [], store?: Store): Promise<Server> {
     const port = await freePort();
     const on = store ?? (await newStore());
-    const args = ["serve", "--server-bind", "127.0.0.1", "--server-port", `${port}`, "--observability-metrics-port", "0", ...on.flags, ...more];
+    const args = ["serve", "--server-bind", "127.0.0.1", "--server-port", `${port}`, "--observability-metrics-port", "0", "--level", "debug", ...on.flags, ...more];
     const server = new Server(port, on, args);
     await server.restart();
     return server;
@@ -54,7 +55,7 @@ export class Server {
     const port = await freePort();
     const store = await newStore();
     const data = onFile ? ["--ephemeral"] : store.flags;
-    const server = new Server(port, store, ["dev", ...data, "--server-port", `${port}`, "--observability-metrics-port", "0"]);
+    const server = new Server(port, store, ["dev", ...data, "--server-port", `${port}`, "--observability-metrics-port", "0", "--level", "debug"]);
     await server.restart();
     return server;
   }
@@ -64,6 +65,7 @@ export class Server {
     if (this.child) this.earlierLines = [...this.earlierLines, ...this.child.lines].slice(-200);
     this.child = new Child(serverBinary(), this.args, {
       onLogLine: (line) => {
+        watch(line);
         if (FAULTY.test(line) && this.faults.length < 100) this.faults.push(line);
       },
     });
