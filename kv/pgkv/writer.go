@@ -1,10 +1,12 @@
 package pgkv
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -106,23 +108,39 @@ func (w *writer) lock(ctx context.Context, f *batch.Fetch) (uint64, error) {
 			return err
 		}})
 	// The format too: a newer server may have changed it since this one opened the store.
-	own := batch.Fetch{Gets: [][]byte{formatKey, writerKey(w.id)}}
-	calls = w.conn.fetchCalls(calls, &own)
-	w.stats.trips.Add(1)
-	if _, err := w.conn.do(ctx, w.conn.fetchCalls(calls, f)); err != nil {
+	format, last, err := w.fetchWithOwn(ctx, calls, f)
+	if err != nil {
 		return 0, err
 	}
 	if err := w.check(found, w.seen.Load()); err != nil {
 		return 0, err
 	}
-	if _, err := parseFormat(own.Values[0]); err != nil {
+	if _, err := parseFormat(format); err != nil {
 		return 0, &kv.Error{Is: kv.ErrUnavailable, Store: storeName, Op: "begin", Err: err}
 	}
 	if w.pending != nil {
-		w.decide(own.Values[1])
+		w.decide(last)
 	}
 	w.observe(found.sequence)
 	return max(found.sequence, w.given), nil
+}
+
+// fetchWithOwn makes the calls and answers f, and reads the format and this writer's row in the same statement: other
+// servers wait while it runs.
+func (w *writer) fetchWithOwn(ctx context.Context, calls []call, f *batch.Fetch) (format, last []byte, err error) {
+	all := batch.Fetch{Gets: slices.Clone(f.Gets), Scans: f.Scans}
+	var at [2]int // of the own keys, in their order
+	for i, key := range [][]byte{formatKey, writerKey(w.id)} {
+		at[i], _ = slices.BinarySearchFunc(all.Gets, key, bytes.Compare)
+		all.Gets = slices.Insert(all.Gets, at[i], key)
+	}
+	w.stats.trips.Add(1)
+	if _, err := w.conn.do(ctx, w.conn.fetchCalls(calls, &all)); err != nil {
+		return nil, nil, err
+	}
+	format, last = all.Values[at[0]], all.Values[at[1]]
+	f.Values = slices.Delete(slices.Delete(all.Values, at[1], at[1]+1), at[0], at[0]+1)
+	return format, last, nil
 }
 
 // Fetch implements batch.Remote.
