@@ -123,7 +123,7 @@ func TestUsageErrors(t *testing.T) {
 		{"bench kv-write --preload 5", "", "--keys"},
 		{"bench kv-write --size 1", "", "1 bytes"},
 		{"bench create --keys 5", "", "--preload"},
-		{"bench create --clients 0", "", "0 clients"},
+		{"bench create --clients=-1", "", "-1 clients"},
 		{"bench create --url localhost", "", "http://"},
 		{"serve", "ABIDE_SERVER__PORT=eight", "environment variable ABIDE_SERVER__PORT"},
 		{"serve", "RESONATE_SERVER__PORT=65536", "from 0 to 65535"},
