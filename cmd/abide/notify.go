@@ -97,6 +97,9 @@ func (r readiness) alive() error {
 	if stuck := time.Duration(r.delivery.Health().StuckMs()) * time.Millisecond; stuck > r.stuckAfter+engine.LoopHung {
 		return fmt.Errorf("delivery has not moved for %s", stuck.Round(time.Second))
 	}
+	if stuck := time.Duration(r.push.Health().StuckMs()) * time.Millisecond; stuck > r.stuckAfter+engine.LoopHung {
+		return fmt.Errorf("push has not moved for %s", stuck.Round(time.Second))
+	}
 	return r.Engine.Alive()
 }
 

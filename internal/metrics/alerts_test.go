@@ -184,41 +184,46 @@ func TestAlerts(t *testing.T) {
 
 const (
 	target  = `job="abide",instance="a:9090"`
-	minutes = "x120" // of every world
+	minutes = "x90" // of every world
 )
 
-// healthy is two hours of a world in which no alert fires.
+// healthy is an hour and a half of a world in which no alert fires.
 var healthy = map[string]string{
 	`up`: "1", `abide_ready`: "1", `abide_store_writable`: "1", `abide_store_info{engine="postgres",durable="true"}`: "1",
 	`abide_disk_free_bytes`: "200e9-1e6", `abide_database_log_bytes`: "64e6",
-	`abide_timer_overdue_seconds{kind="lease"}`:           "0",
-	`abide_undelivered_oldest_seconds{kind="unblock"}`:    "2",
-	`abide_undelivered_oldest_seconds{kind="execute"}`:    "20",
-	`abide_undelivered_messages{kind="execute"}`:          "5",
-	`abide_connections`:                                   "500",
-	`abide_connections_max`:                               "1000",
-	`abide_connections_refused_total`:                     "3",
-	`resonate_request_total{status="200"}`:                "0+6000",
-	`resonate_request_total{status="503"}`:                "0+1",
-	`resonate_request_total{status="500"}`:                "2",
-	`resonate_request_duration_seconds_bucket{le="0.01"}`: "0+6000",
-	`resonate_request_duration_seconds_bucket{le="+Inf"}`: "0+6000",
-	`abide_commit_duration_seconds_bucket{le="0.01"}`:     "0+6000",
-	`abide_commit_duration_seconds_bucket{le="+Inf"}`:     "0+6000",
-	`abide_transactions_total`:                            "0+6000",
-	`abide_transactions_failed_total{cause="conflict"}`:   "0+60",
-	`abide_transactions_failed_total{cause="unknown"}`:    "4",
-	`abide_background_failures_total`:                     "4",
-	`abide_delivery_failures_total{call="roster"}`:        "0",
-	`abide_quarantined_rows`:                              "0",
-	`abide_journal_lag_seconds`:                           "0",
-	`abide_servers{state="live"}`:                         "3",
-	`abide_server_duty{duty="sweep"}`:                     "1",
-	`abide_clock_offset_seconds`:                          "-0.02",
-	`abide_store_pool_waits_total`:                        "0+2",
-	`abide_store_listening`:                               "1",
-	`process_open_fds`:                                    "100",
-	`process_max_fds`:                                     "1024",
+	`abide_timer_overdue_seconds{kind="lease"}`:                  "0",
+	`abide_undelivered_oldest_seconds{kind="unblock"}`:           "2",
+	`abide_undelivered_oldest_seconds{kind="execute"}`:           "20",
+	`abide_undelivered_messages{kind="execute"}`:                 "5",
+	`abide_connections`:                                          "500",
+	`abide_connections_max`:                                      "1000",
+	`abide_connections_refused_total`:                            "3",
+	`resonate_request_total{status="200"}`:                       "0+6000",
+	`resonate_request_total{status="503"}`:                       "0+1",
+	`resonate_request_total{status="500"}`:                       "2",
+	`resonate_request_duration_seconds_bucket{le="0.01"}`:        "0+6000",
+	`resonate_request_duration_seconds_bucket{le="+Inf"}`:        "0+6000",
+	`abide_commit_duration_seconds_bucket{le="0.01"}`:            "0+6000",
+	`abide_commit_duration_seconds_bucket{le="+Inf"}`:            "0+6000",
+	`abide_transactions_total`:                                   "0+6000",
+	`abide_transactions_failed_total{cause="conflict"}`:          "0+60",
+	`abide_transactions_failed_total{cause="unknown"}`:           "4",
+	`abide_background_failures_total`:                            "4",
+	`abide_delivery_failures_total{call="roster"}`:               "0",
+	`abide_push_failures_total{call="check executes"}`:           "0",
+	`abide_push_destinations{transport="http",state="failing"}`:  "0",
+	`abide_push_oldest_seconds{transport="http"}`:                "3",
+	`abide_push_sends_total{transport="http",outcome="refused"}`: "7",
+	`abide_push_unserved_queues{kind="execute"}`:                 "0",
+	`abide_quarantined_rows`:                                     "0",
+	`abide_journal_lag_seconds`:                                  "0",
+	`abide_servers{state="live"}`:                                "3",
+	`abide_server_duty{duty="sweep"}`:                            "1",
+	`abide_clock_offset_seconds`:                                 "-0.02",
+	`abide_store_pool_waits_total`:                               "0+2",
+	`abide_store_listening`:                                      "1",
+	`process_open_fds`:                                           "100",
+	`process_max_fds`:                                            "1024",
 }
 
 // ills are the worlds in which an alert fires, and it alone: what is different from the healthy one. Empty: the series is not there.
@@ -233,6 +238,10 @@ var ills = map[string]map[string]string{
 	"AbideMessagesUndelivered": {`abide_undelivered_oldest_seconds{kind="unblock"}`: "121"},
 	"AbideTaskWithoutWorker":   {`abide_undelivered_oldest_seconds{kind="execute"}`: "301"},
 	"AbideNoWorkers":           {`abide_connections`: "0"},
+	"AbidePushFails":           {`abide_push_destinations{transport="http",state="failing"}`: "2"},
+	"AbidePushBehind":          {`abide_push_oldest_seconds{transport="http"}`: "601"},
+	"AbidePushRefused":         {`abide_push_sends_total{transport="http",outcome="refused"}`: "0+1"},
+	"AbidePushUnserved":        {`abide_push_unserved_queues{kind="execute"}`: "1"},
 	"AbideStreamsAtCapacity":   {`abide_connections`: "950"},
 	"AbideRequestsFail":        {`resonate_request_total{status="500"}`: "0+10"},
 	"AbideRequestsRefused":     {`resonate_request_total{status="503"}`: "0+100"},
@@ -242,10 +251,10 @@ var ills = map[string]map[string]string{
 	"AbideCommitsSlow":         {`abide_commit_duration_seconds_bucket{le="0.01"}`: "0+5000", `abide_commit_duration_seconds_bucket{le="0.5"}`: "0+6000"},
 	"AbideConflicts":           {`abide_transactions_failed_total{cause="conflict"}`: "0+1500"},
 	"AbideTransactionsFail":    {`abide_transactions_failed_total{cause="unknown"}`: "0+12"},
-	"AbideBackgroundWorkFails": {`abide_delivery_failures_total{call="roster"}`: "0+12"},
+	"AbideBackgroundWorkFails": {`abide_push_failures_total{call="check executes"}`: "0+12"},
 	"AbideRowsQuarantined":     {`abide_quarantined_rows`: "1"},
 	"AbideJournalBehind":       {`abide_journal_lag_seconds`: "4000"},
-	"AbideServerMissing":       {`abide_servers{state="live"}`: "3x80 2"},
+	"AbideServerMissing":       {`abide_servers{state="live"}`: "3x50 2"},
 	"AbideDutyUnowned":         {`abide_server_duty{duty="sweep"}`: "0"},
 	"AbideClockOff":            {`abide_clock_offset_seconds`: "-1.5"},
 	"AbidePoolExhausted":       {`abide_store_pool_waits_total`: "0+120"},
@@ -265,7 +274,7 @@ func world(fires string) string {
 			fmt.Fprintf(&out, "      - {series: '%s{%s}', values: '%s'}\n", metric, strings.TrimSuffix(target+","+labels, ","), series[name]+minutes)
 		}
 	}
-	out.WriteString("    promql_expr_test:\n      - expr: count by (alertname) (ALERTS{alertstate=\"firing\"})\n        eval_time: 2h\n        exp_samples: [")
+	out.WriteString("    promql_expr_test:\n      - expr: count by (alertname) (ALERTS{alertstate=\"firing\"})\n        eval_time: 90m\n        exp_samples: [")
 	if fires != "" {
 		fmt.Fprintf(&out, `{labels: '{alertname=%q}', value: 1}`, fires)
 	}
