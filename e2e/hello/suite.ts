@@ -15,7 +15,8 @@ const PYTHON = "0.8.1";
 /** The scenario of each language: a workflow on one worker calls a function on another. */
 const HELLO = /^rpc: a workflow on one worker calls a function on another/;
 
-const server = await Server.start();
+// Every message carries a trace; that nobody collects any must not matter.
+const server = await Server.start(["--observability-otlp-endpoint", "127.0.0.1:9", "--observability-trace-sample", "1"]);
 const stage = await Stage.open(TYPESCRIPT, server);
 const python = join(import.meta.dirname, "..", "python", `.venv-${PYTHON}`, "bin", "python");
 const scenarios = [
