@@ -160,6 +160,7 @@ func (s *service) newMetrics(ctx context.Context, logger *slog.Logger, o serverO
 		},
 		Engine:         s.engine.Counts,
 		Delivery:       s.delivery.Stats,
+		Push:           s.push.Stats,
 		InFlight:       func() int64 { return s.handler.InFlight() },
 		MaxConnections: o.settings.TransportsHTTPPollMaxConnections,
 		Ready:          func(ctx context.Context) error { return s.handler.Ready(ctx) },
