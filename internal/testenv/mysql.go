@@ -34,6 +34,11 @@ var mariadbScript string
 //go:embed engines/mysql.sh
 var mysqlScript string
 
+// servingScript is what both source.
+//
+//go:embed engines/serving.sh
+var servingScript string
+
 var mysqlScripts = map[string]string{MariaDB10: mariadbScript, MySQL8: mysqlScript}
 
 // MySQLServer is a running server. Its user root needs no password.
@@ -103,6 +108,9 @@ func (s *MySQLServer) started(t testing.TB, kind string, err error) *MySQLServer
 func startMySQL(t testing.TB, kind string) (*MySQLServer, error) {
 	path, err := script("serve.sh", mysqlScripts[kind])
 	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "serving.sh"), []byte(servingScript), 0o600); err != nil {
 		return nil, err
 	}
 	if err := exec.Command(path, "find", cacheFolder()).Run(); err != nil {

@@ -7,7 +7,7 @@
 #                                      Lines on standard input: kill (SIGKILL), start; each is answered with "ok".
 set -euo pipefail
 
-server= # its process
+. "$(dirname "$0")/serving.sh"
 
 start() {
   mariadbd --no-defaults --user="$(id -un)" --datadir="$DIR/data" --bind-address=127.0.0.1 --port="$PORT" --socket="$DIR/m.sock" \
@@ -32,13 +32,6 @@ template() {
   mv -T "$new" "$folder" 2>/dev/null || rm -rf "$new" # another process was first
 }
 
-end() {
-  if [ -n "$server" ]; then kill -9 "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; fi
-  rm -rf "$DIR"
-  # A copy that lies beside it, in a folder made for both, goes too.
-  [ "$(dirname "$0")" != "$(dirname "$DIR")" ] || rm -rf "$(dirname "$0")"
-}
-
 case $1 in
 install)
   command -v mariadbd >/dev/null && exit
@@ -50,20 +43,6 @@ find)
   ;;
 serve)
   DIR=$2 PORT=$3
-  trap '' INT TERM HUP # what interrupts a whole group of processes must leave somebody to end the server
-  mkdir -p "$DIR"
-  # Whoever started this may be gone at any time, even before it hears that the server serves.
-  trap '' PIPE
-  trap end EXIT
-  template "$4" 2>"$DIR/log"
-  cp -r --sparse=always "$4/mariadb" "$DIR/data"
-  start
-  echo ok
-  while read -r line; do
-    case $line in
-    kill) kill -9 $server; wait $server || true; echo ok ;;
-    start) start; echo ok ;;
-    esac
-  done
+  serve "$4" "$4/mariadb"
   ;;
 esac

