@@ -106,7 +106,7 @@ func TestContainer(t *testing.T) {
 }
 
 func TestContainersThatFail(t *testing.T) {
-	r := newRig(t, script.Options{LeaseMs: 900})
+	r := newRig(t, script.Options{})
 	docker(t, r)
 	r.send(r.container("absent", "absent", "echo hi"))
 	r.want("absent", protocol.Rejected, "no such image")

@@ -19,11 +19,11 @@ import (
 
 func TestLeaseIsKeptWhileTheScriptRuns(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Options{LeaseMs: 900})
+	r := newRig(t, script.Options{LeaseMs: 1500})
 	ended := r.begin(context.Background(), r.script("p", "until [ -e "+r.file("go")+" ]; do sleep 0.02; done; echo done"))
 	within(t, "the lease is renewed for two leases", func() bool { return r.times(protocol.KindTaskHeartbeat) >= 6 })
 	task := r.task("p")
-	if task.State != protocol.TaskAcquired || task.Version != 1 || task.TTL != 900 || !strings.HasPrefix(task.PID, "bash-exec-") {
+	if task.State != protocol.TaskAcquired || task.Version != 1 || task.TTL != 1500 || !strings.HasPrefix(task.PID, "bash-exec-") {
 		t.Errorf("while the script runs its task is %+v", task)
 	}
 	if err := os.WriteFile(r.file("go"), nil, 0o600); err != nil {
@@ -34,8 +34,8 @@ func TestLeaseIsKeptWhileTheScriptRuns(t *testing.T) {
 	}
 	r.want("p", protocol.Resolved, "done")
 	beats := r.times(protocol.KindTaskHeartbeat)
-	time.Sleep(400 * time.Millisecond) // longer than a heartbeat's pause
-	if n := r.times(protocol.KindTaskHeartbeat); n != beats {
+	time.Sleep(1100 * time.Millisecond)                        // longer than two pauses of heartbeats
+	if n := r.times(protocol.KindTaskHeartbeat); n > beats+1 { // one was on its way
 		t.Errorf("%d heartbeats after the end", n-beats)
 	}
 }
@@ -68,7 +68,7 @@ func TestReasonsToEndAScript(t *testing.T) {
 		{name: "the promise is canceled", lease: 900, end: func(r *rig, _ func()) {
 			r.do(&protocol.PromiseSettle{ID: "p", State: protocol.RejectedCanceled})
 		}, state: protocol.RejectedCanceled},
-		{name: "the promise's time is over", timeoutMs: 1500, state: protocol.RejectedTimedout},
+		{name: "the promise's time is over", timeoutMs: 3000, state: protocol.RejectedTimedout},
 		{name: "the task is halted", lease: 900, end: func(r *rig, _ func()) { r.do(&protocol.TaskHalt{ID: "p"}) }, state: protocol.Pending},
 		{name: "the send is given up", end: func(_ *rig, stop func()) { stop() }, state: protocol.Pending, released: true},
 		{name: "the server stops", end: func(r *rig, _ func()) { r.Interrupt() }, state: protocol.Pending, released: true},
@@ -76,7 +76,6 @@ func TestReasonsToEndAScript(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, script.Options{LeaseMs: c.lease})
-			r.answer = c.answer
 			ctx, stop := context.WithCancel(context.Background())
 			defer stop()
 			if c.timeoutMs == 0 {
@@ -84,6 +83,7 @@ func TestReasonsToEndAScript(t *testing.T) {
 			}
 			ended := r.begin(ctx, r.create("p", "bash://", scriptParam(r.tree("tree")), c.timeoutMs))
 			ids := r.processes("tree")
+			r.answers(c.answer)
 			if c.end != nil {
 				c.end(r, stop)
 			}
@@ -147,12 +147,12 @@ func TestStoreThatFails(t *testing.T) {
 		err    bool
 	}{
 		{protocol.KindTaskAcquire, 1, "true", protocol.Pending, true},
-		{protocol.KindTaskHeartbeat, 1, "sleep 1.5", protocol.Resolved, false},
+		{protocol.KindTaskHeartbeat, 1, "sleep 2.2", protocol.Resolved, false},
 		{protocol.KindTaskFulfill, 2, "true", protocol.Resolved, false},
 	} {
 		t.Run(string(c.kind), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, script.Options{LeaseMs: 1500})
+			r := newRig(t, script.Options{LeaseMs: 2400})
 			var failed atomic.Int32
 			r.answer = func(req protocol.Request) *protocol.Reply {
 				if req.Kind() != c.kind || failed.Add(1) > c.fails {
@@ -197,13 +197,12 @@ func TestOutcomeIsGivenUpWithTheTask(t *testing.T) {
 func TestAnotherRunWhileTheFirstOneLasts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Options{LeaseMs: 60_000})
-	m := r.script("p", "echo $$ >> "+r.file("runs")+"; sleep 1000")
+	m := r.script("p", "echo $$ > "+r.file("part")+"; mv "+r.file("part")+" "+r.file("runs")+"; sleep 1000")
 	ended := r.begin(context.Background(), m)
-	within(t, "the script runs", func() bool { _, err := os.Stat(r.file("runs")); return err == nil })
+	id := r.processes("runs")[0]
 	r.do(&protocol.TaskRelease{ID: "p", Version: 1})
 	r.do(&protocol.TaskAcquire{ID: "p", Version: 1, PID: "other", TTL: 60_000})
 	r.do(&protocol.TaskFulfill{ID: "p", Version: 2, Action: protocol.PromiseSettle{ID: "p", State: protocol.Resolved, Value: scriptParam("theirs")}})
-	id := r.processes("runs")[0]
 	if err := syscall.Kill(-id, syscall.SIGTERM); err != nil { // as if it ended by itself
 		t.Fatal(err)
 	}

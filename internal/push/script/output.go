@@ -1,10 +1,79 @@
 package script
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
+
+// reading is what reads the output of a process. That is not left to exec.Cmd, which drops what it has not read a while
+// after the end of the process, though the machine may only have been busy.
+type reading struct {
+	pipes []*os.File
+	done  chan struct{} // of each pipe, once nobody holds its other end
+	ended int
+}
+
+// start starts cmd, with its output read into e. An error leaves nothing behind.
+func start(cmd *exec.Cmd, e *ending) (*reading, error) {
+	r := &reading{done: make(chan struct{}, 2)}
+	var theirs []*os.File
+	open := func(into *output) (io.Writer, error) {
+		ours, their, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		r.pipes, theirs = append(r.pipes, ours), append(theirs, their)
+		go func() {
+			_, _ = io.Copy(into, ours)
+			r.done <- struct{}{}
+		}()
+		return their, nil
+	}
+	var err, err2 error
+	cmd.Stdout, err = open(&e.stdout)
+	cmd.Stderr, err2 = open(&e.stderr)
+	if err = errors.Join(err, err2); err == nil {
+		err = cmd.Start()
+	}
+	for _, f := range theirs {
+		_ = f.Close()
+	}
+	if err != nil {
+		r.end()
+		return nil, err
+	}
+	return r, nil
+}
+
+// await waits until all output is read, and no longer than limit.
+func (r *reading) await(limit time.Duration) {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for r.ended < len(r.pipes) {
+		select {
+		case <-r.done:
+			r.ended++
+		case <-late.C:
+			return
+		}
+	}
+}
+
+// end reads no more. Afterwards nobody writes to the outputs.
+func (r *reading) end() {
+	for _, f := range r.pipes {
+		_ = f.Close()
+	}
+	for ; r.ended < len(r.pipes); r.ended++ {
+		<-r.done
+	}
+}
 
 // output keeps the beginning and the end of what is written to it, half of its limit each. What matters in a long output
 // stands there: how it began, and how it ended.

@@ -36,9 +36,15 @@ const containerFailed = 125
 
 const (
 	// containerTimeout bounds a call of docker that ends a container, besides the grace that it has.
-	containerTimeout = 5 * time.Second
+	containerTimeout = 2 * time.Second
 	// groupPoll is how often is looked whether a group of processes has ended.
 	groupPoll = 20 * time.Millisecond
+	// killWait is how long is waited for processes that were killed: less than a moment, but for those that a full disk or
+	// a debugger holds.
+	killWait = 500 * time.Millisecond
+	// drainWait is how long output is read whose writers have ended, as far as they can be ended. Only one that has left its
+	// group keeps it open that long.
+	drainWait = 5 * time.Second
 )
 
 // ending is how a script has ended.
@@ -62,7 +68,6 @@ func (x *execution) execute(ctx context.Context, what program, text string) (*en
 	cmd := exec.CommandContext(ctx, what.path, what.arguments(name, argument, input != nil)...)
 	cmd.Args[0] = filepath.Base(what.path) // bash puts it before what it complains of
 	cmd.Stdin = input
-	cmd.Stdout, cmd.Stderr = &e.stdout, &e.stderr
 	cmd.Env = slices.Concat(x.local, what.environment)
 	if what.container { // docker's own, of which the container is given what the arguments name
 		cmd.Env = slices.Concat(x.opt.Environ, what.environment)
@@ -77,26 +82,29 @@ func (x *execution) execute(ctx context.Context, what program, text string) (*en
 		}
 		return askGroup(cmd.Process)
 	}
-	// After its end, or after it was asked to end: how long its output may stay open, which its children may hold.
-	cmd.WaitDelay = x.grace
-	if err := cmd.Start(); err != nil {
+	cmd.WaitDelay = x.grace // between that and its end
+	read, err := start(cmd, e)
+	if err != nil {
 		return e, err
 	}
-	err := cmd.Wait()
-	grace := time.Duration(0)
+	err = cmd.Wait()
 	if asked {
-		grace = x.grace
+		endGroup(cmd.Process, x.grace)
+	} else {
+		read.await(x.grace) // of what it has left in the background
+		endGroup(cmd.Process, 0)
 	}
-	endGroup(cmd.Process, grace)
+	read.await(drainWait)
+	read.end()
 	if what.container && asked {
 		x.docker(what.path, "rm", "--force", name)
+	}
+	if cmd.ProcessState == nil {
+		return e, err
 	}
 	e.byItself = !asked
 	e.exitCode = cmd.ProcessState.ExitCode()
 	e.killed = e.exitCode < 0 || what.container && slices.Contains(containerKilled, e.exitCode)
-	if e.byItself && err != nil && !errors.As(err, new(*exec.ExitError)) && !errors.Is(err, exec.ErrWaitDelay) {
-		return e, err
-	}
 	if what.container && e.byItself && e.exitCode == containerFailed && !x.docker(what.path, "version") {
 		return e, errors.New("docker has no daemon that answers")
 	}

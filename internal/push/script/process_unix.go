@@ -28,11 +28,22 @@ func askGroup(first *os.Process) error {
 
 // endGroup waits for the rest of a group, whose first process has ended, and kills what is left after grace.
 func endGroup(first *os.Process, grace time.Duration) {
-	for waited := time.Duration(0); waited < grace && groupLives(first.Pid); waited += groupPoll {
-		time.Sleep(groupPoll)
+	if awaitGroup(first.Pid, grace) {
+		return
 	}
 	_ = syscall.Kill(-first.Pid, syscall.SIGKILL)
-	groupLives(first.Pid)
+	awaitGroup(first.Pid, killWait)
+}
+
+// awaitGroup waits until a group has no processes, and reports whether that came about within limit.
+func awaitGroup(group int, limit time.Duration) bool {
+	for waited := time.Duration(0); groupLives(group); waited += groupPoll {
+		if waited >= limit {
+			return false
+		}
+		time.Sleep(groupPoll)
+	}
+	return true
 }
 
 // groupLives reports whether a group has processes. Where this process is the first of its system, as in containers,

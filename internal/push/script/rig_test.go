@@ -75,6 +75,13 @@ func (r *rig) Do(ctx context.Context, workspace string, req protocol.Request, de
 	return r.engine.Do(ctx, workspace, req, debugTime)
 }
 
+// answers sets answer while requests are being made.
+func (r *rig) answers(f func(protocol.Request) *protocol.Reply) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = f
+}
+
 func (r *rig) Now() int64 { return r.engine.Now() }
 
 // times is how many requests of a kind the transport has made.

@@ -145,7 +145,7 @@ func TestMuchOutput(t *testing.T) {
 
 func TestOutputOfWhatOutlivesItsScript(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, script.Options{GraceMs: 2000})
+	r := newRig(t, script.Options{GraceMs: 20_000})
 	r.send(r.script("late", "exec > >(read -r line; sleep 0.1; echo \"late $line\"); echo hi"))
 	r.want("late", protocol.Resolved, "late hi")
 
