@@ -222,7 +222,7 @@ func plainValue(text string, list bool) (any, error) {
 
 // guarded are the beginnings of settings that protect a server. One of them that is not known, or that has no value, ends
 // the start: to run open because a setting was not understood would be the worst way to say so.
-var guarded = []string{"AUTH__", "SERVER__TLS__"}
+var guarded = []string{"AUTH__", "SERVER__TLS__", "TRANSPORTS__HTTP_PUSH__"}
 
 // refuse is an error if the environment or the configuration file asks for protection that is not to be had.
 func (e *environment) refuse() error {

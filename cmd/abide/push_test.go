@@ -291,6 +291,12 @@ func TestPushSettings(t *testing.T) {
 			t.Errorf("%v: exit %d, %s", c.flags, code, errs.String())
 		}
 	}
+	// A rule that was not understood is no rule.
+	var out, errs lockedBuffer
+	code := run(serveArgs(filepath.Join(t.TempDir(), "x.db")), surroundings{environ: []string{"ABIDE_TRANSPORTS__HTTP_PUSH__DENNY=10.0.0.0/8"}, stdout: &out, stderr: &errs, signals: make(chan os.Signal), abort: func() {}})
+	if code == exitOK || !strings.Contains(errs.String(), "transports.http_push.deny") {
+		t.Errorf("exit %d, %s", code, errs.String())
+	}
 	// Off, messages stay where they are.
 	f := newFunction(t, 0)
 	s := start(t, "dev", "--ephemeral", "--server-port", "0", "--observability-metrics-port", "0", "--transports-http-push-enabled", "false")
