@@ -170,7 +170,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.write(w, http.StatusInternalServerError, protocol.AppendResponse(nil, "unknown", "0", failed))
 		}
 	}()
-	if h.draining.Load() {
+	if h.draining.Load() || lastOfConnection(r) {
 		w.Header().Set("Connection", "close")
 	}
 	if !h.knownHost(r.Host) {

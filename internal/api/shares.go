@@ -6,11 +6,13 @@ import (
 )
 
 const (
-	// contendedSlots is how many requests are in the engine at once while several workspaces are present. It keeps
-	// batches short, and few goroutines in front of one that has just been woken: a request that comes alone then waits
-	// for some milliseconds of other people's work, and not for all of it. A lone workspace has no such bound, since long
-	// batches are what makes it fast. (docs/decisions/0045)
-	contendedSlots = 64
+	// contendedSlots is how many requests are in the engine at once while several workspaces are present, and floodPart
+	// which part of those that are free one workspace may have. It keeps batches short, and few goroutines in front of one
+	// that has just been woken: a request that comes alone then waits for some milliseconds of other people's work, and not
+	// for all of it. One workspace that floods has 8 slots, ten have 6 each, and as many as there are find some
+	// left. A lone workspace has no such bound, since long batches are what makes it fast. (docs/decisions/0045)
+	contendedSlots = 256
+	floodPart      = 31
 	// presence is for how many requests after its last one a workspace is present.
 	presence = 100_000
 	// maxPresent bounds the workspaces that are remembered without a request.
@@ -132,10 +134,10 @@ func (s *shares) leave(w *share) {
 	}
 }
 
-// admits tells whether one more request of w may run. While several workspaces are present, each may have as many as
-// there are slots left: of one that floods this takes half of them, of two a third each, and whoever comes finds some free.
+// admits tells whether one more request of w may run. While several workspaces are present, each may have a part of the
+// slots that are left, so that whoever comes finds some free.
 func (s *shares) admits(w *share) bool {
-	return !s.contended() || !s.full() && w.running < contendedSlots-s.running
+	return !s.contended() || !s.full() && w.running < max(1, (contendedSlots-s.running)/floodPart)
 }
 
 // contended tells whether several workspaces are present.

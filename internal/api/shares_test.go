@@ -62,20 +62,21 @@ func (s *shares) waitingIn(workspace string) int {
 
 // TestALoneWorkspaceHasNoTurns: as many as the limits allow run at once, and one more is refused, by whichever is reached.
 func TestALoneWorkspaceHasNoTurns(t *testing.T) {
+	const n = 2 * contendedSlots
 	for name, tc := range map[string]struct {
 		limit, each int
 		want        refused
 	}{
-		"the workspace's limit": {300, 200, shareFull},
-		"the server's limit":    {200, 300, allFull},
+		"the workspace's limit": {n + 100, n, shareFull},
+		"the server's limit":    {n, n + 100, allFull},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShares(tc.limit, tc.each)
 			var in []*share
-			for i := range 200 {
+			for i := range n {
 				w, r := s.enter(t.Context(), "a")
 				if r != letIn {
-					t.Fatalf("request %d of 200: %v", i+1, r)
+					t.Fatalf("request %d of %d: %v", i+1, n, r)
 				}
 				in = append(in, w)
 			}
@@ -100,23 +101,22 @@ func TestALoneWorkspaceHasNoTurns(t *testing.T) {
 }
 
 // TestWhoComesBesideAFloodRunsAtOnce: while several workspaces are present, a flood of n of them leaves a part of the slots
-// free, and what it leaves is shared alike.
+// free, and what it takes is shared alike.
 func TestWhoComesBesideAFloodRunsAtOnce(t *testing.T) {
-	for n := 1; n <= 5; n++ {
-		s := newShares(10_000, 5_000)
+	for _, n := range []int{1, 2, 10, 100} {
+		s := newShares(100_000, 100_000)
 		w, _ := s.enter(t.Context(), "gentle")
 		s.leave(w)
-		for i := range n {
-			for range contendedSlots {
-				ask(s, fmt.Sprint("flood", i))
-			}
+		for i := range n * 2 * contendedSlots / floodPart {
+			ask(s, fmt.Sprint("flood", i%n))
 		}
-		running := map[int]bool{}
+		least, most := contendedSlots, 0
 		for i := range n {
-			running[s.by[fmt.Sprint("flood", i)].running] = true
+			running := s.by[fmt.Sprint("flood", i)].running
+			least, most = min(least, running), max(most, running)
 		}
-		if s.running >= contendedSlots || s.running < contendedSlots/2 {
-			t.Errorf("%d floods: %d of %d slots are taken", n, s.running, contendedSlots)
+		if s.running >= contendedSlots || most > contendedSlots/floodPart || most-least > 1 || least < 1 {
+			t.Errorf("%d floods: %d of %d slots are taken, by each %d to %d", n, s.running, contendedSlots, least, most)
 		}
 		if w, r := s.enter(t.Context(), "gentle"); r != letIn || w.running != 1 {
 			t.Errorf("%d floods: the gentle one is not let in at once: %v", n, r)
@@ -231,7 +231,7 @@ func TestSharesAgreeWithTheirRules(t *testing.T) {
 			if s.running != len(running) || s.in != len(running)+waits() || s.in > limit {
 				t.Fatalf("%d running and %d in, want %d and %d", s.running, s.in, len(running), len(running)+waits())
 			}
-			if waits() > 0 && s.running < contendedSlots/2 {
+			if waits() > 0 && s.running < contendedSlots/(floodPart+1) {
 				t.Fatalf("%d wait while %d run", waits(), s.running)
 			}
 		}
