@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"abide/client"
+	"abide/internal/bench"
 	"abide/protocol"
 )
 
@@ -304,5 +305,18 @@ func TestPushSettings(t *testing.T) {
 	why, err := s.client(t).TaskExplain(t.Context(), "t")
 	if err != nil || why.Push != protocol.PushUnserved || !why.Queued {
 		t.Errorf("%+v %v", why, err)
+	}
+}
+
+// Every mode that measures push runs once.
+func TestBenchPush(t *testing.T) {
+	s := start(t, "dev", "--ephemeral", "--server-port", "0", "--observability-metrics-port", "0")
+	for _, mode := range bench.PushModes() {
+		var out, errs lockedBuffer
+		code := run([]string{"bench", string(mode), "--url", s.url, "--clients", "4", "--for", "200ms", "--warmup", "50ms"}, surroundings{stdout: &out, stderr: &errs, signals: make(chan os.Signal), abort: func() {}})
+		var report bench.Report
+		if err := json.Unmarshal([]byte(out.String()), &report); err != nil || code != exitOK || report.Operations == 0 || len(report.Errors) != 0 {
+			t.Errorf("%s: exit %d, %v, %s %s", mode, code, err, out.String(), errs.String())
+		}
 	}
 }

@@ -113,7 +113,7 @@ type OwnServer struct {
 // Validate says what is wrong with c, nil if nothing is.
 func (c Config) Validate() error {
 	switch {
-	case !slices.Contains(Modes(), c.Mode):
+	case !slices.Contains(append(Modes(), PushModes()...), c.Mode):
 		return fmt.Errorf("unknown mode %q: use one of %s", c.Mode, ModeNames())
 	case c.Clients < 1 || c.Clients > MaxClients:
 		return fmt.Errorf("%d clients: use 1 to %d", c.Clients, MaxClients)
@@ -144,7 +144,7 @@ func isToken(text string) bool {
 // ModeNames lists the modes for a person.
 func ModeNames() string {
 	names := make([]string, 0, len(Modes()))
-	for _, m := range Modes() {
+	for _, m := range append(Modes(), PushModes()...) {
 		names = append(names, string(m))
 	}
 	return strings.Join(names, ", ")

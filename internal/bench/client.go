@@ -33,6 +33,7 @@ type plan struct {
 	mode      Mode
 	sizeBytes int
 	seed      uint64
+	sink      *sink     // of the modes of push, else nil
 	timeoutAt string    // of every promise, decimal epoch ms
 	getSet    int       // how many preloaded promises there are to read
 	endBy     time.Time // nothing waits for an answer longer than that
@@ -43,6 +44,11 @@ type client struct {
 	*plan
 	conn    *connection
 	stream  *stream
+	address string // of what it creates for workers
+
+	receipts chan receipt // what was pushed to it
+	began    time.Time    // when the latency of its operation began, if that is not with the operation
+
 	group   string // its own, so that a message finds the client that waits for it
 	prefix  string // of its ids
 	made    int64  // promises that it has asked for; the next id's number
@@ -88,6 +94,7 @@ func newClient(p *plan, name string, measuring func() bool, l *latencies) *clien
 		plan:    p,
 		conn:    newConnection(p.target),
 		group:   "bench-" + p.run + "-" + name,
+		address: "poll://any@bench-" + p.run + "-" + name,
 		prefix:  "bench-" + p.run + "-" + name + "-",
 		payload: makePayload(random, p.sizeBytes),
 		random:  random,
@@ -123,6 +130,9 @@ func (c *client) connect() error {
 	if err := c.conn.open(); err != nil {
 		return err
 	}
+	if c.sink != nil {
+		c.joinSink()
+	}
 	if c.mode == Dispatch || c.mode == Workflow {
 		return c.openStream(time.Now().Add(operationTimeout))
 	}
@@ -148,6 +158,7 @@ func (c *client) operate() {
 		deadline = c.endBy
 	}
 	c.conn.limit(deadline)
+	c.began = start
 	end, err := c.operation(deadline)
 	if err != nil {
 		if c.tally.measuring() {
@@ -161,7 +172,7 @@ func (c *client) operate() {
 	}
 	if c.tally.measuring() {
 		c.tally.operations++
-		c.tally.latencies.record(end.Sub(start))
+		c.tally.latencies.record(end.Sub(c.began))
 	}
 }
 
@@ -179,6 +190,10 @@ func (c *client) operation(deadline time.Time) (end time.Time, err error) {
 		return c.dispatch(deadline)
 	case Workflow:
 		err = c.workflow(deadline)
+	case Push, PushHang:
+		return c.push(deadline)
+	case PushUnblock:
+		return c.pushUnblock(deadline)
 	}
 	return time.Now(), err
 }

@@ -92,8 +92,8 @@ func (c *client) appendCreation(b, id, parent []byte, targeted bool) []byte {
 		b = append(appendMember(b, protocol.TagBranch, id), ',')
 		b = append(appendMember(b, protocol.TagOrigin, parent), ',')
 		b = append(appendMember(b, protocol.TagParent, parent), ',')
-		b = append(b, `"`+protocol.TagScope+`":"global","`+protocol.TagTarget+`":"poll://any@`...)
-		b = append(b, c.group...)
+		b = append(b, `"`+protocol.TagScope+`":"global","`+protocol.TagTarget+`":"`...)
+		b = append(b, c.address...)
 		b = append(b, '"')
 	}
 	return append(b, '}')

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,9 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		return Report{}, err
 	}
 	r := &runner{config: c, report: newReport(c), metricsURL: c.MetricsURL}
+	if c.Mode.pushes() {
+		c.Own.Flags = append(slices.Clone(c.Own.Flags), sinkFlags)
+	}
 	if c.URL == "" {
 		server, err := startServer(ctx, c.Own, c.Clients+preloaders)
 		if err != nil {
@@ -75,6 +79,12 @@ func (r *runner) run(ctx context.Context) error {
 		sizeBytes: r.config.SizeBytes,
 		seed:      r.config.Seed,
 		timeoutAt: inADay(),
+	}
+	if r.config.Mode.pushes() {
+		if r.plan.sink, err = openSink(); err != nil {
+			return err
+		}
+		defer r.plan.sink.close()
 	}
 	if err := r.preload(ctx); err != nil {
 		return err
