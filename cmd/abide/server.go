@@ -39,6 +39,7 @@ func stopSignals() <-chan os.Signal {
 // requests in flight, and closes the store. All of it together takes at most the shutdown timeout. A
 // second signal ends the process at once.
 func runServer(in surroundings, logger *slog.Logger, o serverOptions) error {
+	defer reserveHeap()()
 	var s *service
 	var err error
 	if o.guard, err = openGuard(logger, &o.settings, o.debug); err == nil {
