@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -64,7 +66,9 @@ func TestReadySaysWhyNot(t *testing.T) {
 		}
 		s.Close()
 	}
-	s := httptest.NewTLSServer(http.NotFoundHandler())
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s.StartTLS()
 	defer s.Close()
 	if got := runWith(nil, "ready", "--url", s.URL); got.code != exitFailure || !strings.Contains(got.stderr, "certificate") {
 		t.Errorf("a certificate that nobody has signed: %+v", got)
