@@ -111,7 +111,7 @@ function suites({ only, seed, kills, transfers, stops, for: time, out }: ReturnT
     { name: "examples", command: node, args: [file("examples", "suite.ts"), only], timeoutMs: 120_000 },
     { name: "hello", command: node, args: [file("hello", "suite.ts"), only], timeoutMs: 180_000, onlyWhenNamed: true },
     { name: "proxy", command: node, args: [file("proxy", "suite.ts"), only, `${soakSeconds}`], timeoutMs: soakSeconds * 1000 + 320_000 },
-    { name: "stop", command: node, args: [file("stop", "suite.ts"), only, seed, stops], timeoutMs: 400_000 + Number(stops) * 20_000 },
+    { name: "stop", command: node, args: [file("stop", "suite.ts"), only, seed, stops], timeoutMs: 900_000 + Number(stops) * 30_000 },
     { name: "kill", command: node, args: [file("kill", "suite.ts"), only, seed, kills, transfers], timeoutMs: 2_400_000 },
     {
       name: "cluster",

@@ -7,7 +7,7 @@ import { encode, NoAnswer, Protocol } from "../harness/protocol.ts";
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** So long that whoever must wait for its end has failed the test. */
-export const LEASE_MS = 120_000;
+export const LEASE_MS = 600_000;
 /** How soon a worker opens its stream again. */
 const RECONNECT_MS = 50;
 /** How many promises are created at once. */
