@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"abide/internal/api"
 	"abide/internal/deliver"
 	"abide/protocol"
 )
@@ -15,7 +14,7 @@ type limitSettings struct {
 	LimitsRequests             int `setting:"limits.requests" default:"4096" placeholder:"N" help:"Requests that may be in work or wait for it at once; one more is answered 503."`
 	LimitsRequestsPerWorkspace int `setting:"limits.requests_per_workspace" default:"0" placeholder:"N" help:"The same of one workspace, answered 429; 0 stands for half of --limits-requests."`
 	LimitsBufferedBytes        int `setting:"limits.buffered_bytes" default:"67108864" placeholder:"BYTES" help:"Memory that larger request bodies may take while they come in; one that does not fit is answered 503."`
-	LimitsConnections          int `setting:"limits.connections" default:"0" placeholder:"N" help:"Connections that may be open at once, streams included; one more is answered 503. 0 stands for 16384 besides all streams. No more than the process may open files."`
+	LimitsConnections          int `setting:"limits.connections" default:"16384" placeholder:"N" help:"Connections that may be open at once besides streams; one more is answered 503. No more than the process may open files."`
 	LimitsWorkspaces           int `setting:"limits.workspaces" default:"10000" placeholder:"N" help:"Workspaces that the store may have; a request that would make one more is answered 403."`
 
 	TransportsHTTPPollMaxConnections             int `setting:"transports.http_poll.max_connections" name:"transports-http-poll-max-connections" default:"1000" placeholder:"N" help:"Worker streams that may be open at once; one more is answered 503."`
@@ -45,7 +44,7 @@ func (s *limitSettings) Validate() error {
 		{"limits-requests", s.LimitsRequests, 1, maxRequests},
 		{"limits-requests-per-workspace", s.LimitsRequestsPerWorkspace, 0, s.LimitsRequests},
 		{"limits-buffered-bytes", s.LimitsBufferedBytes, minBufferedBytes, maxBufferedBytes},
-		{"limits-connections", s.LimitsConnections, 0, maxConnections},
+		{"limits-connections", s.LimitsConnections, 1, maxConnections},
 		{"limits-workspaces", s.LimitsWorkspaces, 1, maxWorkspaces},
 		{"transports-http-poll-max-connections", s.TransportsHTTPPollMaxConnections, 1, maxPollConnections},
 		{"transports-http-poll-max-connections-per-workspace", s.TransportsHTTPPollMaxConnectionsPerWorkspace, 0, maxPollConnections},
@@ -84,20 +83,15 @@ func (s *limitSettings) streams() deliver.Limits {
 // database, of messages that it sends.
 const otherFiles = 256
 
-// connections is how many may be open: the setting's number, or what the limit of open files leaves room for.
+// connections is how many may be open besides streams: the setting's number, or what the limit of open files leaves room
+// for.
 func (s *limitSettings) connections(logger *slog.Logger) int {
-	wanted := s.LimitsConnections
-	if wanted == 0 {
-		wanted = api.DefaultMaxConnections + s.TransportsHTTPPollMaxConnections
-	}
 	files, known := maxOpenFiles()
-	room := max(1, files-otherFiles)
-	if !known || room >= wanted {
-		return wanted
+	room := max(1, files-otherFiles-s.TransportsHTTPPollMaxConnections)
+	if !known || room >= s.LimitsConnections {
+		return s.LimitsConnections
 	}
-	if s.LimitsConnections != 0 || room < s.TransportsHTTPPollMaxConnections {
-		logger.Warn("the process may not open as many files as there may be connections; raise the limit (ulimit -n, LimitNOFILE=)",
-			"connections", wanted, "files", files, "used", room)
-	}
+	logger.Warn("the process may open fewer files than there may be connections and streams; raise its limit (ulimit -n, LimitNOFILE=)",
+		"files", files, "streams", s.TransportsHTTPPollMaxConnections, "connections", room)
 	return room
 }

@@ -4,8 +4,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-
-	"abide/internal/api"
 )
 
 // TestLimitsAreChecked: each setting takes its least and its largest value, and nothing beyond.
@@ -19,7 +17,7 @@ func TestLimitsAreChecked(t *testing.T) {
 		{"limits.requests", "1", "1000000", "0", "1000001"},
 		{"limits.requests_per_workspace", "0", "4096", "-1", "4097"},
 		{"limits.buffered_bytes", "4194304", "1099511627776", "4194303", "1099511627777"},
-		{"limits.connections", "0", "10000000", "-1", "10000001"},
+		{"limits.connections", "1", "10000000", "0", "10000001"},
 		{"limits.workspaces", "1", "1000000", "0", "1000001"},
 		{"transports.http_poll.max_connections", "1", "1000000", "0", "1000001"},
 		{"transports.http_poll.max_connections_per_workspace", "0", "1000000", "-1", "1000001"},
@@ -42,13 +40,19 @@ func TestLimitsAreChecked(t *testing.T) {
 
 func TestDefaultsThatFollowOthers(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	s := limitSettings{LimitsRequests: 7, TransportsHTTPPollMaxConnections: 5, TransportsHTTPPollBufferSize: 1000}
-	files, known := maxOpenFiles()
-	if want := api.DefaultMaxConnections + 5; s.connections(log) != want && (!known || s.connections(log) != files-otherFiles) {
-		t.Errorf("%d connections, want %d or what %d files leave", s.connections(log), want, files)
+	s := limitSettings{LimitsRequests: 7, LimitsConnections: 10, TransportsHTTPPollMaxConnections: 5, TransportsHTTPPollBufferSize: 1000}
+	if n := s.connections(log); n != 10 {
+		t.Errorf("%d connections, want 10", n)
 	}
-	if s.LimitsConnections = 2; s.connections(log) != 2 {
-		t.Errorf("%d connections, want 2", s.connections(log))
+	if files, known := maxOpenFiles(); known {
+		s.LimitsConnections = files - otherFiles - 5
+		if n := s.connections(log); n != files-otherFiles-5 {
+			t.Errorf("%d connections, want %d", n, files-otherFiles-5)
+		}
+		s.LimitsConnections++
+		if n := s.connections(log); n != files-otherFiles-5 {
+			t.Errorf("%d connections, want those that %d files leave room for", n, files)
+		}
 	}
 	if s.requestsPerWorkspace() != 3 || s.streams().MaxExecutes != maxUnclaimed {
 		t.Errorf("%d requests per workspace, %d executes", s.requestsPerWorkspace(), s.streams().MaxExecutes)

@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// DefaultMaxConnections is how many connections may be open at once. An idle one takes some 10 KiB, a stream 20.
+// DefaultMaxConnections is how many connections may be open at once. An idle one takes some 10 KiB.
 const DefaultMaxConnections = 16_384
 
 // roomyListener accepts connections while the server has room for them.

@@ -34,8 +34,8 @@ const (
 // of clients leave such, and net/http would give each of them five seconds.
 type Server struct {
 	*http.Server
-	// MaxConnections bounds the connections that are open at once; one more is answered 503 and closed, without an answer
-	// if it is encrypted. 0 stands for DefaultMaxConnections. Set it before Serve.
+	// MaxConnections bounds the connections that are open at once, without those of streams, which have limits of their
+	// own; one more is answered 503 and closed, without an answer if it is encrypted. 0 stands for DefaultMaxConnections. Set it before Serve.
 	MaxConnections int
 
 	linger time.Duration
