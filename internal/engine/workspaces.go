@@ -48,13 +48,17 @@ func (e *Engine) ensureWorkspace(ctx context.Context, workspace string) error {
 	return nil
 }
 
-// makeWorkspace makes a workspace's record if there is room for it. One is made at a time, so that the count holds.
+// makeWorkspace makes a workspace's record if there is room for it. One is made at a time, so that the count holds; but
+// nobody waits who would wait for themselves (Options.Sequential): then two may, and the count is one too many until the
+// next.
 func (e *Engine) makeWorkspace(ctx context.Context, workspace string) error {
-	select {
-	case e.existing.turn <- struct{}{}:
-		defer func() { <-e.existing.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if !e.opt.Sequential {
+		select {
+		case e.existing.turn <- struct{}{}:
+			defer func() { <-e.existing.turn }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	if _, ok := e.workspaces.Load(workspace); ok {
 		return nil
