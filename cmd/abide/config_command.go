@@ -32,6 +32,9 @@ func (c *configCheckCommand) Run(in surroundings, env *environment) error {
 	if _, err := openGuard(newLogger(in.stderr, logLevel(slog.LevelWarn)), &offline, c.Debug); err != nil {
 		return err
 	}
+	if _, err := c.authorities(); err != nil {
+		return err
+	}
 	for _, s := range env.file.ignored {
 		fmt.Fprintf(in.stdout, "%s has no effect in this version\n", env.file.place(s))
 	}
