@@ -396,7 +396,7 @@ func (e *Engine) view(ctx context.Context, workspace string, at instant, req pro
 	for settled := false; ; settled = true {
 		var reply protocol.Reply
 		op := machine.Op{Now: now, Config: e.config}
-		err := e.snapshot(ctx, workspace, foreseen, func(s kv.Snapshot) (err error) {
+		err := e.snapshotOnce(ctx, workspace, foreseen, func(s kv.Snapshot) (err error) {
 			op.State = store.Read(s, workspace, e.layout)
 			reply, err = fn(&op, s)
 			return err

@@ -175,7 +175,7 @@ func (o Outbox) CheckExecutes(ctx context.Context, workspace string, hinted []de
 	}
 	now := e.clock.now()
 	foreseen := func(k keyspace.Keys) []kv.Range { return readsOfExecutes(k, hinted) }
-	err = e.snapshot(ctx, workspace, foreseen, func(s kv.Snapshot) error {
+	err = e.snapshotOnce(ctx, workspace, foreseen, func(s kv.Snapshot) error {
 		valid = valid[:0]
 		txn := store.Read(s, workspace, e.layout)
 		op := machine.Op{State: txn, Now: now, Config: e.config}
@@ -372,7 +372,7 @@ func (o Outbox) CheckUnblocks(ctx context.Context, workspace string, hinted []de
 	}
 	now := e.clock.now()
 	foreseen := func(k keyspace.Keys) []kv.Range { return readsOfUnblocks(k, hinted) }
-	err = e.snapshot(ctx, workspace, foreseen, func(s kv.Snapshot) error {
+	err = e.snapshotOnce(ctx, workspace, foreseen, func(s kv.Snapshot) error {
 		queued = queued[:0]
 		for _, h := range hinted {
 			m, size, err := e.unblock(s, now, keyspace.UnblockEntry{Workspace: workspace, ID: h.ID, Address: h.Address})

@@ -19,6 +19,7 @@ func prefetches(s kv.Store) bool {
 // hintedViewer is a store that makes use of hints of what a snapshot is read for.
 type hintedViewer interface {
 	ViewHinted(ctx context.Context, prefetch []kv.Range, rows int, fn func(kv.Snapshot) error) error
+	ViewOnce(ctx context.Context, prefetch []kv.Range, rows int, fn func(kv.Snapshot) error) error
 }
 
 // snapshot is kv.Store.View with what fn will probably read; read may be nil.
@@ -29,10 +30,18 @@ func (e *Engine) snapshot(ctx context.Context, workspace string, read func(keysp
 	return e.store.View(ctx, fn)
 }
 
-// firstOf is kv.Store.View for an fn that reads the first rows entries of ranges.
+// snapshotOnce is snapshot for an fn that will probably read nothing else, and may run again if it does.
+func (e *Engine) snapshotOnce(ctx context.Context, workspace string, read func(keyspace.Keys) []kv.Range, fn func(kv.Snapshot) error) error {
+	if v, ok := e.store.(hintedViewer); ok && e.prefetches && read != nil {
+		return v.ViewOnce(ctx, read(keyspace.For(workspace, e.layout)), 0, fn)
+	}
+	return e.store.View(ctx, fn)
+}
+
+// firstOf is kv.Store.View for an fn that reads the first rows entries of ranges, and may run again if it reads more.
 func (e *Engine) firstOf(ctx context.Context, ranges []kv.Range, rows int, fn func(kv.Snapshot) error) error {
 	if v, ok := e.store.(hintedViewer); ok && e.prefetches {
-		return v.ViewHinted(ctx, ranges, rows, fn)
+		return v.ViewOnce(ctx, ranges, rows, fn)
 	}
 	return e.store.View(ctx, fn)
 }

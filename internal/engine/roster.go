@@ -133,7 +133,7 @@ func (o Roster) Look(ctx context.Context, after int64) (s deliver.Standing, err 
 	for first, more := true, true; more; first = false {
 		var rows []kv.Entry
 		foreseen := func(keyspace.Keys) []kv.Range { return []kv.Range{keyspace.Only(keyspace.RosterKey())} }
-		err := e.snapshot(ctx, "", foreseen, func(snap kv.Snapshot) (err error) {
+		err := e.snapshotOnce(ctx, "", foreseen, func(snap kv.Snapshot) (err error) {
 			rows = nil
 			if first {
 				b, err := snap.Get(keyspace.RosterKey())
@@ -185,7 +185,7 @@ func (o Roster) Unclaimed(ctx context.Context, workspace string, sent []deliver.
 	e := o.engine
 	now := e.clock.now()
 	foreseen := func(k keyspace.Keys) []kv.Range { return readsOfExecutes(k, sent) }
-	err = e.snapshot(ctx, workspace, foreseen, func(s kv.Snapshot) error {
+	err = e.snapshotOnce(ctx, workspace, foreseen, func(s kv.Snapshot) error {
 		unclaimed = unclaimed[:0]
 		txn := store.Read(s, workspace, e.layout)
 		if err := loadExecutes(txn, sent); err != nil {

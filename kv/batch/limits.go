@@ -36,6 +36,9 @@ func (o *Options) kind(key []byte) string {
 // one that the driver did not expect: the engine is unavailable.
 func (o *Options) driverFault(err error, op string, key []byte) error {
 	var known *kv.Error
+	if err == errMissed {
+		return err
+	}
 	if !errors.As(err, &known) {
 		return &kv.Error{Is: kv.ErrUnavailable, Store: o.Name, Op: op, KeyKind: o.kind(key), Err: err}
 	}

@@ -67,6 +67,8 @@ type Fetch struct {
 	Values [][]byte
 	// Scans ask for the first Limit entries of a range each. They may overlap.
 	Scans []Scan
+	// Last: of a snapshot, nothing is read after this, so an engine may end it in the same round trip.
+	Last bool
 }
 
 // Scan is one range of a Fetch. Entries are the first Limit entries in it, in ascending order; fewer mean that

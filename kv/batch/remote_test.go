@@ -97,7 +97,11 @@ type tripsSnapshot struct {
 }
 
 func (s tripsSnapshot) Fetch(f *batch.Fetch) (uint64, error) {
-	_ = s.record.record("%s", asked("snapshot", f))
+	ends := ""
+	if f.Last {
+		ends = " and ends"
+	}
+	_ = s.record.record("%s%s", asked("snapshot", f), ends)
 	return s.RemoteSnapshot.Fetch(f)
 }
 
@@ -348,6 +352,65 @@ func TestASnapshotFetchesTogether(t *testing.T) {
 		t.Errorf("trips %q, %v", calls, err)
 	}
 }
+
+// A view that says that it reads what is hinted and nothing else lets the engine end its snapshot at once. One that reads
+// more after all sees everything on another snapshot.
+func TestViewsOfOneTrip(t *testing.T) {
+	d := newFake()
+	r := newTrips(d)
+	s := batch.NewRemote(r, batch.Options{Name: "fake", Incarnation: 1})
+	defer s.Close()
+	put := func(key, value string) {
+		t.Helper()
+		if _, err := s.Update(context.Background(), kv.Hints{}, func(tx kv.Tx) error { return tx.Put([]byte(key), []byte(value)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a", "1")
+	put("b", "1")
+	hints := []kv.Range{{Start: []byte("a"), End: []byte("a\x00")}, {Start: []byte("m"), End: []byte("n")}}
+	view := func(keys ...string) (values []string, runs int) {
+		t.Helper()
+		r.record.take()
+		err := s.ViewOnce(context.Background(), hints, 0, func(snap kv.Snapshot) error {
+			runs++
+			values = values[:0]
+			if runs == 1 {
+				put("b", "2") // what a second run sees is newer than the snapshot of the first
+			}
+			for _, key := range keys {
+				value, err := snap.Get([]byte(key))
+				if err != nil {
+					return err
+				}
+				values = append(values, string(value))
+			}
+			_, err := snap.Scan(kv.Range{Start: []byte("m"), End: []byte("n")}, 5)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return values, runs
+	}
+	if values, runs := view("a"); runs != 1 || !slices.Equal(values, []string{"1"}) {
+		t.Errorf("%d runs, values %q", runs, values)
+	}
+	if calls := slices.DeleteFunc(r.record.take(), isWrite); !slices.Equal(calls, []string{"snapshot a m-n/128 and ends"}) {
+		t.Errorf("trips %q", calls)
+	}
+	put("b", "1")
+	// The first run misses b; the second fetches c when it comes to it.
+	if values, runs := view("a", "b", "c"); runs != 2 || !slices.Equal(values, []string{"1", "2", ""}) {
+		t.Errorf("%d runs, values %q", runs, values)
+	}
+	if calls := slices.DeleteFunc(r.record.take(), isWrite); !slices.Equal(calls, []string{"snapshot a m-n/128 and ends", "snapshot a b m-n/128", "snapshot c"}) {
+		t.Errorf("trips %q", calls)
+	}
+}
+
+// isWrite is a round trip of the writer's.
+func isWrite(call string) bool { return !strings.HasPrefix(call, "snapshot") }
 
 // settler is a remote engine whose reads may not last.
 type settler struct {

@@ -14,6 +14,7 @@ type remoteView struct {
 	store    *Store
 	snapshot *snapshot
 	engine   RemoteSnapshot
+	sequence uint64
 	err      error // of a fetch; the snapshot is over
 }
 
@@ -21,6 +22,17 @@ type remoteView struct {
 // snapshot; see kv.Hints.Prefetch. Of each range the first rows entries are fetched; with 0, and at most, as many as of
 // the hints of an Update.
 func (s *Store) ViewHinted(ctx context.Context, prefetch []kv.Range, rows int, fn func(kv.Snapshot) error) error {
+	return s.viewHinted(ctx, prefetch, rows, false, fn)
+}
+
+// ViewOnce is ViewHinted for an fn that will probably read nothing beyond that, so that an engine with round trips ends
+// the snapshot in the one that takes it. If fn reads more, it runs again from its beginning, on another snapshot, and
+// what it has come to before counts for nothing: it must do nothing but read and overwrite its own results.
+func (s *Store) ViewOnce(ctx context.Context, prefetch []kv.Range, rows int, fn func(kv.Snapshot) error) error {
+	return s.viewHinted(ctx, prefetch, rows, true, fn)
+}
+
+func (s *Store) viewHinted(ctx context.Context, prefetch []kv.Range, rows int, once bool, fn func(kv.Snapshot) error) error {
 	if s.remote == nil {
 		return s.View(ctx, fn)
 	}
@@ -34,40 +46,55 @@ func (s *Store) ViewHinted(ctx context.Context, prefetch []kv.Range, rows int, f
 	if s.closing.Load() {
 		return s.opt.fault(kv.ErrClosed, "view", nil, "")
 	}
-	return s.viewRemote(ctx, prefetch, rows, fn)
-}
-
-// viewRemote runs fn on a snapshot. It is taken before fn begins, which may commit something else before it reads.
-func (s *Store) viewRemote(ctx context.Context, hints []kv.Range, rows int, fn func(kv.Snapshot) error) error {
-	engine, err := s.remote.Snapshot(ctx)
-	if err != nil {
-		if errors.Is(err, ctx.Err()) {
-			return err
-		}
-		return s.opt.driverFault(err, "view", nil)
-	}
-	defer engine.Release()
-	v := &remoteView{store: s, engine: engine}
-	v.reads = reads{cache: newOverlay(), fetch: v.fetch, direct: true}
 	if rows <= 0 || rows > maxPrefetchRows {
 		rows = maxPrefetchRows
 	}
-	v.hint(hints, rows)
-	first := v.take()
-	s.views.Add(1)
-	s.viewTrips.Add(1)
-	sequence, err := engine.Fetch(&first)
-	if err != nil {
-		if errors.Is(err, ctx.Err()) {
+	var r reads
+	r.cache = newOverlay()
+	r.hint(prefetch, rows)
+	first := r.take()
+	if once && !first.Empty() {
+		first.Last = true
+		more, err := s.viewRemote(ctx, first, fn)
+		if more == nil {
 			return err
 		}
-		return s.opt.driverFault(err, "view", nil)
+		first = *more
 	}
-	snap := &snapshot{budget: newBudget(&s.opt), ctx: ctx, bound: s.position(sequence)}
+	_, err := s.viewRemote(ctx, first, fn)
+	return err
+}
+
+// viewRemote runs fn on a snapshot, which begins with a fetch. It is taken before fn begins, which may commit something
+// else before it reads. If it was to be the last and fn missed something, more is all that fn is known to read.
+func (s *Store) viewRemote(ctx context.Context, first Fetch, fn func(kv.Snapshot) error) (more *Fetch, err error) {
+	v := &remoteView{store: s}
+	v.reads = reads{cache: newOverlay(), fetch: v.fetch, direct: !first.Last}
+	s.views.Add(1)
+	s.viewTrips.Add(1)
+	engine, err := s.remote.Snapshot(ctx)
+	if err == nil {
+		v.engine = engine
+		defer engine.Release()
+		v.sequence, err = engine.Fetch(&first)
+	}
+	if err != nil {
+		if errors.Is(err, ctx.Err()) {
+			return nil, err
+		}
+		return nil, s.opt.driverFault(err, "view", nil)
+	}
+	snap := &snapshot{budget: newBudget(&s.opt), ctx: ctx, bound: s.position(v.sequence)}
 	v.keep(&first)
 	v.snapshot, snap.remote = snap, v
 	defer func() { snap.done = true }()
-	return fn(snap)
+	if err = fn(snap); v.need.Empty() {
+		return nil, err
+	}
+	v.need.Gets = append(v.need.Gets, first.Gets...)
+	v.need.Scans = append(v.need.Scans, first.Scans...)
+	all := v.take()
+	return &all, nil
 }
 
 func (v *remoteView) fetch(f *Fetch) error {
@@ -94,7 +121,7 @@ func (v *remoteView) journal(partition []byte, after kv.EntryPosition, limit int
 	if v.need.Empty() {
 		return nil
 	}
-	return v.load()
+	return v.missed()
 }
 
 // learn fetches keys together. Those that are out of bounds are left to Get, which says so.

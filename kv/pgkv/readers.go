@@ -70,13 +70,14 @@ type snapshot struct {
 	ctx      context.Context
 	conn     *conn // nil until it is needed, and when it has failed
 	begun    bool
+	over     bool // it has ended with its first fetch
 	sequence uint64
 }
 
 // Fetch implements batch.RemoteSnapshot.
 func (s *snapshot) Fetch(f *batch.Fetch) (uint64, error) {
-	if s.begun {
-		if s.conn == nil {
+	if s.begun || s.over {
+		if s.conn == nil || s.over {
 			return 0, failure("view", errors.New("the snapshot has failed"))
 		}
 		s.stats.readTrips.Add(1)
@@ -119,15 +120,19 @@ func (s *snapshot) begin(f *batch.Fetch) error {
 			found = &c
 			return err
 		}})
+	calls = s.conn.fetchCalls(calls, f)
+	if f.Last {
+		calls = append(calls, call{statement: &s.stmts.rollback})
+	}
 	s.stats.readTrips.Add(1)
-	if _, err := s.conn.do(s.ctx, s.conn.fetchCalls(calls, f)); err != nil {
+	if _, err := s.conn.do(s.ctx, calls); err != nil {
 		return s.fail(err)
 	}
 	if err := s.check(found, seen); err != nil {
 		return s.fail(err)
 	}
 	s.observe(found.sequence)
-	s.begun, s.sequence = true, found.sequence
+	s.begun, s.over, s.sequence = !f.Last, f.Last, found.sequence
 	return nil
 }
 
