@@ -10,7 +10,7 @@ import (
 	"abide/kv/pgkv"
 )
 
-// Behind a pooler in transaction mode every transaction may run on another session.
+// Behind a pooler in transaction mode every transaction may run on another session. (G11)
 func TestPooler(t *testing.T) {
 	onOne(t, newest, func(t *testing.T, version string) {
 		t.Parallel()

@@ -16,7 +16,7 @@ import (
 )
 
 // 64 writers on three servers: positions are unique, in the order in which commits were acknowledged, and a reader
-// that has seen one never finds a new entry at or below it.
+// that has seen one never finds a new entry at or below it. No transaction is tried again more than ten times.
 func TestThreeServers(t *testing.T) {
 	onEach(t, func(t *testing.T, version string) {
 		const writers, each = 64, 10
@@ -36,7 +36,8 @@ func TestThreeServers(t *testing.T) {
 			wg.Go(func() {
 				var last kv.Position
 				for range each {
-					at, err := kv.Run(context.Background(), servers[w%3], kv.Hints{}, func(tx kv.Tx) error {
+					timing := &kv.Timing{Now: time.Now}
+					at, err := kv.Run(kv.WithTiming(context.Background(), timing), servers[w%3], kv.Hints{}, func(tx kv.Tx) error {
 						value, err := tx.Get([]byte("count"))
 						if err != nil {
 							return err
@@ -53,6 +54,9 @@ func TestThreeServers(t *testing.T) {
 					}
 					given[at], last = true, at
 					mu.Unlock()
+					if n := timing.Spent().Conflicts; n > 10 {
+						t.Errorf("a transaction was tried again %d times", n)
+					}
 				}
 			})
 		}

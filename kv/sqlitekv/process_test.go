@@ -59,6 +59,7 @@ func TestAnotherProcessIsRefusedAndNamed(t *testing.T) {
 	}
 }
 
+// A file has one writer, however its path is spelled. (G4)
 func TestEverySpellingIsTheSameStore(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a.db")
