@@ -15,7 +15,7 @@ import (
 
 // benchCommand measures a server.
 type benchCommand struct {
-	Mode    string       `arg:"" placeholder:"MODE" help:"What one operation is: noop, create, get, lifecycle, dispatch or workflow; push, push-hang or push-unblock; or, of the store alone: kv-write, kv-read, kv-mixed or kv-size; or a comparison: flood or polls; or start."`
+	Mode    string       `arg:"" placeholder:"MODE" help:"What one operation is: noop, create, get, lifecycle, dispatch or workflow; push, push-hang or push-unblock; or, of the store alone: kv-write, kv-read, kv-mixed or kv-size; or a comparison: flood, polls or cost; or start."`
 	URL     string       `name:"url" placeholder:"URL" help:"The server to measure; without it an own one is started, on a temporary file in .abide/ or the database that the storage flags name."`
 	Metrics string       `name:"metrics-url" placeholder:"URL" help:"Where the server of --url shows its metrics."`
 	With    []string     `name:"with" placeholder:"FLAG" sep:"none" help:"A further flag of an own server, such as --with=--tasks-retry-timeout=5s; repeatable."`
@@ -51,7 +51,7 @@ func (c *benchCommand) Validate() error {
 		return c.validateStanding()
 	}
 	if !slices.Contains(append(bench.Modes(), bench.PushModes()...), bench.Mode(c.Mode)) {
-		return fmt.Errorf("unknown mode %q: use one of %s, %s, %s, %s, %s", c.Mode, bench.ModeNames(), kvbench.ModeNames(), bench.ModeFlood, bench.ModePolls, bench.ModeStart)
+		return fmt.Errorf("unknown mode %q: use one of %s, %s, %s, %s, %s, %s", c.Mode, bench.ModeNames(), kvbench.ModeNames(), bench.ModeFlood, bench.ModeCost, bench.ModePolls, bench.ModeStart)
 	}
 	if err := c.validateServer(); err != nil {
 		return err

@@ -5,7 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
 
+	"abide/internal/auth"
 	"abide/internal/bench"
 )
 
@@ -14,28 +22,38 @@ type comparison struct {
 	Flood     int          `default:"512" placeholder:"N" help:"In flood: clients of the other workspace."`
 	FloodMode string       `default:"lifecycle" placeholder:"MODE" help:"In flood: what their operations are."`
 	Every     milliseconds `default:"50ms" placeholder:"DURATION" help:"In flood: time from one operation of a gentle client to its next."`
-	Rounds    int          `default:"5" placeholder:"N" help:"In flood and polls: how often each side is measured, each time for --for; in start: how often it is started after each kind of end."`
+	Rounds    int          `default:"5" placeholder:"N" help:"In flood and cost: how often each side is measured, each time for --for."`
+	Loaded    []string     `name:"loaded" placeholder:"FLAG" sep:"none" help:"In cost: a further flag of the second server; repeatable. Without any it has authentication, metrics that are scraped, and traces of one request in a hundred."`
 }
 
 // gentleClients is how many clients flood has beside the flood.
 const gentleClients = 4
 
 // compares tells whether the mode measures two things turn by turn.
-func (c *benchCommand) compares() bool { return bench.Mode(c.Mode) == bench.ModeFlood }
+func (c *benchCommand) compares() bool {
+	return slices.Contains([]bench.Mode{bench.ModeFlood, bench.ModeCost}, bench.Mode(c.Mode))
+}
 
 // validateComparison checks the values of a mode that compares.
 func (c *benchCommand) validateComparison() error {
 	if err := c.validateServer(); err != nil {
 		return err
 	}
+	own := bench.OwnServer{Binary: "abide", Folder: devFolder}
 	switch {
 	case c.Keys != 0 || c.Preload != 0:
 		return fmt.Errorf("%s knows no --keys and no --preload", c.Mode)
 	case c.Metrics != "":
 		return errors.New("--metrics-url is of no use to " + c.Mode)
+	case bench.Mode(c.Mode) == bench.ModeFlood:
+		config := c.floodConfig()
+		config.Own = own
+		return config.Validate()
+	case c.URL != "":
+		return errors.New("cost starts two servers of its own: leave --url out")
 	}
-	config := c.floodConfig()
-	config.Own = bench.OwnServer{Binary: "abide", Folder: devFolder}
+	config := c.costConfig()
+	config.Own = own
 	return config.Validate()
 }
 
@@ -46,24 +64,35 @@ func (c *benchCommand) floodConfig() bench.FloodConfig {
 	}
 }
 
+func (c *benchCommand) costConfig() bench.CostConfig {
+	return bench.CostConfig{
+		Mode: bench.Lifecycle, Clients: c.clients(defaultClients), Rounds: c.Rounds, For: c.For.duration(), SizeBytes: c.Size, Seed: c.Seed,
+		Flags: c.Loaded, Token: c.Token,
+	}
+}
+
 // runComparison measures and prints the report, one JSON object on stdout.
 func (c *benchCommand) runComparison(ctx context.Context, in surroundings) error {
 	a, err := c.address("")
 	if err != nil {
 		return err
 	}
-	config := c.floodConfig()
-	if config.Own, err = ownServer(in.environ); err != nil {
+	own, err := ownServer(in.environ)
+	if err != nil {
 		return err
 	}
-	config.Own.Flags = c.With
-	config.Own.Storage = c.storageFlags(a)
+	own.Flags = c.With
+	own.Storage = c.storageFlags(a)
 	if a.acceptDataLoss {
-		config.Own.Flags = append(config.Own.Flags, "--accept-data-loss")
+		own.Flags = append(own.Flags, "--accept-data-loss")
 	}
-	var clear func()
-	config.Progress, clear = benchProgress(in)
-	report, err := bench.Flood(ctx, config)
+	say, clear := benchProgress(in)
+	var report any
+	if bench.Mode(c.Mode) == bench.ModeFlood {
+		report, err = c.runFlood(ctx, own, say)
+	} else {
+		report, err = c.runCost(ctx, own, say)
+	}
 	clear()
 	switch {
 	case ctx.Err() != nil:
@@ -71,6 +100,69 @@ func (c *benchCommand) runComparison(ctx context.Context, in surroundings) error
 	case err != nil:
 		return a.hide(err)
 	}
-	report.Version = buildVersion()
 	return json.NewEncoder(in.stdout).Encode(report)
+}
+
+func (c *benchCommand) runFlood(ctx context.Context, own bench.OwnServer, say func(string)) (bench.FloodReport, error) {
+	config := c.floodConfig()
+	config.Own, config.Progress = own, say
+	report, err := bench.Flood(ctx, config)
+	report.Version = buildVersion()
+	return report, err
+}
+
+func (c *benchCommand) runCost(ctx context.Context, own bench.OwnServer, say func(string)) (report bench.CostReport, err error) {
+	config := c.costConfig()
+	config.Own, config.Progress = own, say
+	if len(config.Flags) == 0 {
+		if config.Token != "" {
+			return report, errors.New("--token is for the second server, which has a key of its own unless --loaded says what it has")
+		}
+		flags, token, release, err := everythingOn(own.Folder)
+		if err != nil {
+			return report, err
+		}
+		defer release()
+		config.Flags, config.Token = flags, token
+	}
+	report, err = bench.Cost(ctx, config)
+	report.Version = buildVersion()
+	return report, err
+}
+
+// benchTokenLife is how long the token of a run is good: longer than any run.
+const benchTokenLife = 24 * time.Hour
+
+// everythingOn is what a server is given that has authentication and traces, of one request in a hundred, and a token that
+// it takes. Its collector is here, and throws away what it gets. release ends that, and removes the key.
+func everythingOn(folder string) (flags []string, token string, release func(), err error) {
+	pair, err := auth.GenerateKey("EdDSA")
+	if err != nil {
+		return nil, "", nil, err
+	}
+	now := time.Now()
+	if token, err = auth.Sign(pair.Private, auth.Token{Role: "admin", IssuedAt: now, Expires: now.Add(benchTokenLife)}); err != nil {
+		return nil, "", nil, err
+	}
+	folder, err = os.MkdirTemp(folder, "bench-key-")
+	if err != nil {
+		return nil, "", nil, fmt.Errorf("cannot make a folder for the key: %w", err)
+	}
+	key := filepath.Join(folder, "public.pem")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = os.WriteFile(key, pair.Public, 0o600)
+	}
+	if err != nil {
+		_ = os.RemoveAll(folder)
+		return nil, "", nil, err
+	}
+	collector := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	})}
+	go func() { _ = collector.Serve(l) }()
+	flags = []string{"--auth-publickey", key, "--observability-otlp-endpoint", "http://" + l.Addr().String(),
+		"--observability-otlp-protocol", "http/protobuf", "--observability-trace-sample", "0.01"}
+	return flags, token, func() { _ = collector.Close(); _ = os.RemoveAll(folder) }, nil
 }

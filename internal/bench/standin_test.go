@@ -1,16 +1,19 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // standIn answers just enough of the protocol to be measured. It checks what it is sent: ids, versions and
@@ -52,7 +55,11 @@ func newStandIn() *standIn {
 }
 
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path := strings.TrimPrefix(r.URL.Path, "/w/x")
+	path := r.URL.Path
+	if below, ok := strings.CutPrefix(path, "/w/"); ok {
+		_, below, _ = strings.Cut(below, "/")
+		path = "/" + below
+	}
 	switch {
 	case r.URL.Path == "/ready":
 	case strings.HasPrefix(path, "/poll/"):
@@ -206,6 +213,15 @@ func TestMain(m *testing.M) {
 		s.remote = slices.Contains(os.Args, "--storage-type")
 		go func() { _ = http.Serve(side, s) }()
 		_ = http.Serve(listener, s)
+	case "flood": // as abide bench MODE --url URL
+		clients, _ := strconv.Atoi(flagValue("--clients"))
+		forMs, _ := strconv.Atoi(flagValue("--for"))
+		r, err := Run(context.Background(), Config{Mode: Mode(os.Args[2]), URL: flagValue("--url"), Clients: clients, For: time.Duration(forMs) * time.Millisecond, Token: os.Getenv(TokenVariable)})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		_ = json.NewEncoder(os.Stdout).Encode(r)
 	case "die":
 		fmt.Fprintln(os.Stderr, "Fatal: the disk is on fire")
 		os.Exit(1)
