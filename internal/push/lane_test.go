@@ -281,3 +281,26 @@ func TestQuietQueues(t *testing.T) {
 }
 
 var _ deliver.Hints = (*Pusher)(nil)
+
+// A request that fails after its task was claimed, as where a gateway cuts off what takes long, is no fault of the host.
+func TestFailuresAfterTheClaim(t *testing.T) {
+	r := newRig(t, Limits{})
+	for i := range 50 {
+		r.hint(execute(fmt.Sprint("t", i), 0, "http://a/"))
+	}
+	for range 20 {
+		for _, s := range r.pass(100) {
+			r.box.claim("w", s.ID)
+			r.core.HintClaimed(r.nowMs, "w", s.ID, 0)
+			r.end(s, errDown)
+		}
+	}
+	if st := r.core.Stats().Transports[0]; st.Failed != 50 || len(r.core.TakeNotices()) != 0 || r.box.left() != 0 {
+		t.Errorf("%+v, %d left", st, r.box.left())
+	}
+	for _, l := range r.core.lanes {
+		if l.failures != 0 || l.untilMs != 0 {
+			t.Errorf("the host is blamed: %d failures", l.failures)
+		}
+	}
+}
