@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -123,5 +124,32 @@ func TestPollWithoutAConnection(t *testing.T) {
 	}
 	if err := d.Stop(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// What an idle stream takes of memory, heap and stacks together: about 11 KiB, and 28 if net/http kept its connection.
+func TestPollIdleStreamsAreSmall(t *testing.T) {
+	const streams, bytesMax = 200, 20 << 10
+	s := newPollServer(t, PollOptions{}, deliver.Limits{})
+	taken := func() int64 {
+		runtime.GC()
+		runtime.GC() // the first one empties the pools, the second what was in them
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc + m.StackInuse)
+	}
+	before := taken()
+	for i := range streams {
+		c := dialPoll(t, s.addr, fmt.Sprintf("/g%d/%d", i%7, i))
+		t.Cleanup(func() { _ = c.Close() })
+		if _, err := io.ReadFull(c, make([]byte, len("HTTP/1.1 200 OK"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitConnections(t, s, streams)
+	if each := (taken() - before) / streams; each > bytesMax {
+		t.Errorf("an idle stream takes %d bytes, at most %d", each, bytesMax)
+	} else {
+		t.Logf("an idle stream takes %d bytes", each)
 	}
 }
