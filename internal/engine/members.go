@@ -154,10 +154,10 @@ func (e *Engine) renewLease(ctx context.Context) error {
 		if there = b != nil; !there {
 			return nil
 		}
+		tx.Signal(store.ServerSignal(e.opt.ServerID)) // with nothing else to tell, it tells that signals travel
 		if found, err = keyspace.ParseMember(b); err != nil || found.Life != m.life {
 			return err
 		}
-		tx.Signal(store.ServerSignal(e.opt.ServerID)) // with nothing else to tell, it tells that signals travel
 		return tx.Put(key, keyspace.AppendMember(nil, e.member(m.life, found.Renewals+1, e.clock.now())))
 	})
 	if err != nil {

@@ -226,6 +226,13 @@ func TestSignalsSayWhoseTheyAre(t *testing.T) {
 	if b.travels() {
 		t.Error("signals travel, though none has come for a minute")
 	}
+	own = nil
+	if err := a.renewLease(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if b.ownSignals(own); len(own) != 1 || own[0].Local || !b.travels() {
+		t.Errorf("a renewal gives the signals %+v; that signals travel is known: %t", own, b.travels())
+	}
 	single, s := newHooked(t)
 	var plain []kv.Signal
 	defer s.Signals(func(signals []kv.Signal) { plain = append(plain, signals...) })()
