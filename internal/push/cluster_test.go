@@ -86,6 +86,17 @@ func TestTwoServers(t *testing.T) {
 	disk := memkv.Open(memkv.Options{Queued: true, Keys: keyspace.Register(), Now: time.Now})
 	t.Cleanup(func() { disk.Close() })
 	a, b := join(t, disk, "a"), join(t, disk, "b")
+	for _, n := range []*node{a, b} { // until they know of each other, both serve all
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			if _, live := n.engine.Addresses().Servers(); len(live) == 2 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("they do not see each other")
+			}
+		}
+	}
+	time.Sleep(300 * time.Millisecond) // a poll interval, in which push has heard of it
 	made := 0
 	create := func(n *node, many int) {
 		for range many {

@@ -304,3 +304,16 @@ func TestFailuresAfterTheClaim(t *testing.T) {
 		}
 	}
 }
+
+// A queue that was found while there was room, which another destination then took, is looked into when there is room again.
+func TestRoomThatAnotherTook(t *testing.T) {
+	r := newRig(t, Limits{MaxFlights: 1})
+	r.box.queue(execute("found", 0, "http://b/"))
+	walk := r.core.Take(r.nowMs, ScanExecutes)
+	r.core.Done(r.nowMs, walk, walk.Run(t.Context(), r.box))
+	r.hint(execute("hinted", 0, "http://a/"))
+	r.end(only(t, r.settle()), nil)
+	if s := only(t, r.pass(3000)); s.ID != "found" {
+		t.Errorf("%+v", s)
+	}
+}

@@ -129,7 +129,8 @@ func (c *Core) takeAsks(cl Class) *Job {
 		l.hungry[k] = false
 		room := c.room(l)
 		if room <= 0 || l.open[k].Len() == 0 {
-			continue // fed again when that changes
+			c.feed(l) // others have taken the room: it comes back when there is some
+			continue
 		}
 		q := l.open[k].Remove(l.open[k].Front()).(*queue)
 		c.openN--
