@@ -84,7 +84,7 @@ soak: ## Run SDK workers under random kills for SOAKTIME and report what grows (
 
 .PHONY: bench
 bench: build ## Measure every mode once against an own server (BENCH_ARGS changes how)
-	@for mode in noop create get lifecycle dispatch workflow; do ./bin/abide bench $$mode $(BENCH_ARGS) || exit 1; done
+	@for mode in noop create get lifecycle dispatch workflow push push-hang push-unblock; do ./bin/abide bench $$mode $(BENCH_ARGS) || exit 1; done
 
 .PHONY: build
 build: ## Build bin/abide, static
