@@ -4,7 +4,10 @@ package push
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"strconv"
 
 	"abide/protocol"
 )
@@ -24,6 +27,20 @@ type Message struct {
 	Trace *protocol.Trace
 	// Attempt counts the sends of this message that this server has begun, from 1.
 	Attempt int
+}
+
+// DeliveryID names a message, the same each time that it is sent: msg_ and 32 hexadecimal digits. It is a digest, since an id
+// may hold what no header can, and be longer than the value of an attribute.
+func (m Message) DeliveryID() string {
+	parts := []string{m.Workspace, protocol.MessageExecute, m.Task.ID, strconv.FormatInt(m.Task.Version, 10)}
+	if m.Promise != nil {
+		parts = []string{m.Workspace, protocol.MessageUnblock, m.Promise.ID, m.Address}
+	}
+	sum := sha256.New()
+	for _, part := range parts {
+		sum.Write([]byte(strconv.Itoa(len(part)) + ":" + part)) // the length keeps "a","bc" apart from "ab","c"
+	}
+	return "msg_" + hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
 // Errors of a Transport. Any other error means that the destination did not accept the message now: it stays queued and

@@ -154,7 +154,7 @@ func (t *Transport) Send(ctx context.Context, m push.Message) error {
 func attributes(m push.Message) map[string]string {
 	all := map[string]string{
 		AttributeKind:       protocol.MessageExecute,
-		AttributeDeliveryID: deliveryID(m),
+		AttributeDeliveryID: m.DeliveryID(),
 		AttributeAttempt:    strconv.Itoa(m.Attempt),
 		AttributeWorkspace:  m.Workspace,
 	}
@@ -168,19 +168,6 @@ func attributes(m push.Message) map[string]string {
 		}
 	}
 	return all
-}
-
-// deliveryID names a message. A digest, because an id of a promise may be longer than the value of an attribute.
-func deliveryID(m push.Message) string {
-	parts := []string{m.Workspace, protocol.MessageExecute, m.Task.ID, strconv.FormatInt(m.Task.Version, 10)}
-	if m.Promise != nil {
-		parts = []string{m.Workspace, protocol.MessageUnblock, m.Promise.ID, m.Address}
-	}
-	sum := sha256.New()
-	for _, part := range parts {
-		sum.Write([]byte(strconv.Itoa(len(part)) + ":" + part)) // the length keeps "a","bc" apart from "ab","c"
-	}
-	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
 // open is the client, made by whoever is the first to need it. Credentials that cannot be had now may be there

@@ -95,7 +95,7 @@ func TestMessagesArriveAsTheyAre(t *testing.T) {
 		if !maps.Equal(last.Attributes, want) {
 			t.Errorf("the attributes are %v, want %v", last.Attributes, want)
 		}
-		if _, again := sent[id]; again || len(id) != 32 {
+		if _, again := sent[id]; again || id != m.DeliveryID() {
 			t.Errorf("the delivery id %q is not this message's own", id)
 		}
 		sent[id] = m

@@ -4,13 +4,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"abide/internal/push"
 )
 
 // secretPrefix begins a secret as Standard Webhooks writes it.
@@ -54,23 +51,6 @@ func signature(keys [][]byte, id string, atSeconds int64, body []byte) string {
 		signed[i] = "v1," + base64.StdEncoding.EncodeToString(h.Sum(nil))
 	}
 	return strings.Join(signed, " ")
-}
-
-// messageID names a message, the same each time that it is sent. It is a digest, since ids may hold what no header can.
-func messageID(m push.Message) string {
-	h := sha256.New()
-	part := func(s string) { h.Write([]byte(strconv.Itoa(len(s)) + ":" + s)) }
-	part(m.Workspace)
-	if m.Promise != nil {
-		part("unblock")
-		part(m.Promise.ID)
-		part(m.Address)
-	} else {
-		part("execute")
-		part(m.Task.ID)
-		part(strconv.FormatInt(m.Task.Version, 10))
-	}
-	return "msg_" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // errNoToken is a bearer mode without a token.

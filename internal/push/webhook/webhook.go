@@ -225,7 +225,7 @@ func (t *Transport) post(ctx context.Context, target *url.URL, m push.Message, o
 
 // fill adds the headers.
 func (t *Transport) fill(ctx context.Context, request *http.Request, m push.Message, own bool) error {
-	h, id := request.Header, messageID(m)
+	h, id := request.Header, m.DeliveryID()
 	h.Set("Content-Type", "application/json")
 	h.Set("User-Agent", "abide/"+t.options.Version)
 	h.Set(headerDelivery, id)

@@ -63,8 +63,8 @@ func TestRequest(t *testing.T) {
 	ids := map[string]bool{id: true}
 	again := message("http://other/")
 	again.Attempt = 3
-	if messageID(again) != id {
-		t.Errorf("%s and %s", messageID(again), id)
+	if again.DeliveryID() != id {
+		t.Errorf("%s and %s", again.DeliveryID(), id)
 	}
 	for _, change := range []func(m *push.Message){
 		func(m *push.Message) { m.Task.Version++ }, func(m *push.Message) { m.Task.ID = "u" }, func(m *push.Message) { m.Workspace = "x" },
@@ -72,10 +72,10 @@ func TestRequest(t *testing.T) {
 	} {
 		m := message("http://a/")
 		change(&m)
-		if ids[messageID(m)] || !strings.HasPrefix(messageID(m), "msg_") {
+		if ids[m.DeliveryID()] || !strings.HasPrefix(m.DeliveryID(), "msg_") {
 			t.Errorf("%+v has the id of another message", m)
 		}
-		ids[messageID(m)] = true
+		ids[m.DeliveryID()] = true
 	}
 }
 
