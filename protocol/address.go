@@ -279,8 +279,10 @@ func checkWebURL(rest string) error {
 		return r <= ' ' || r == 0x7f || strings.ContainsRune(`#/:<>?@[\]^|%`, r)
 	}):
 		return fmt.Errorf("the host %s holds a character that no host name may", quote(host))
-	case endsInNumber(host) && !isIPv4(host):
-		return fmt.Errorf("the host %s is no IPv4 address", quote(host))
+	case endsInNumber(host):
+		if _, ok := ParseIPv4(host); !ok {
+			return fmt.Errorf("the host %s is no IPv4 address", quote(host))
+		}
 	}
 	return checkPort(a.port)
 }
@@ -299,24 +301,27 @@ func endsInNumber(host string) bool {
 	return ok
 }
 
-// isIPv4 accepts one to four numbers, decimal, octal or hexadecimal, of which the last fills the bytes
-// that the others leave.
-func isIPv4(host string) bool {
+// ParseIPv4 reads an IPv4 address as hosts of URLs may spell it: one to four numbers, decimal, octal or hexadecimal, of
+// which the last fills the bytes that the others leave, with a dot behind them or none. What judges an address must know
+// all spellings that something on its way may take for it.
+func ParseIPv4(host string) (netip.Addr, bool) {
 	parts := strings.Split(strings.TrimSuffix(host, "."), ".")
 	if len(parts) > 4 {
-		return false
+		return netip.Addr{}, false
 	}
+	var sum uint64
 	for i, part := range parts {
 		n, ok := ipv4Part(part)
-		limit := uint64(256)
+		limit, shift := uint64(256), 8*(3-i)
 		if i == len(parts)-1 {
-			limit = 1 << (8 * (5 - len(parts)))
+			limit, shift = 1<<(8*(5-len(parts))), 0
 		}
 		if !ok || n >= limit {
-			return false
+			return netip.Addr{}, false
 		}
+		sum += n << shift
 	}
-	return true
+	return netip.AddrFrom4([4]byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}), true
 }
 
 func ipv4Part(s string) (uint64, bool) {

@@ -77,6 +77,7 @@ var thirdParty = map[string][]string{
 	"github.com/prometheus/client_golang":           {"internal/metrics"},
 	"github.com/tidwall/btree":                      {"kv/batch", "kv/memkv"},
 	"go.opentelemetry.io/otel":                      {"internal/trace"},
+	"golang.org/x/net/idna":                         {"internal/push/webhook"},
 	"golang.org/x/sys":                              {"kv/sqlitekv"},
 	"google.golang.org/api/option":                  {"internal/push/pubsub"},
 	"google.golang.org/grpc":                        {"internal/push/pubsub"},

@@ -74,7 +74,8 @@ func parseRule(text string) (rule, error) {
 		return rule{prefix: netip.PrefixFrom(ip, ip.BitLen())}, nil
 	}
 	host, below := strings.CutPrefix(name, "*.")
-	if host == "" || len(host) > maxHostBytes || strings.ContainsAny(host, "*:@?#[] \\") || strings.HasPrefix(host, ".") {
+	host, err := oneHost(host)
+	if err != nil || host == "" || len(host) > maxHostBytes || strings.ContainsAny(host, "*:@?#[] \\") || strings.HasPrefix(host, ".") {
 		return rule{}, wrong
 	}
 	if below {
@@ -92,18 +93,21 @@ func (r rule) names(host string) bool {
 func (r rule) holds(ip netip.Addr) bool { return r.prefix.IsValid() && r.prefix.Contains(ip) }
 
 // reserved are the addresses that are not on the public Internet, after the registries of special-purpose addresses
-// (RFC 6890 and its updates).
+// (RFC 6890 and its updates), and those of clouds that a machine reaches its host by.
 var reserved = func() (list []netip.Prefix) {
 	for _, text := range []string{
-		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
+		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "168.63.129.16/32", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 		"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-		"::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16",
-		"fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
+		"2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20",
 	} {
 		list = append(list, netip.MustParsePrefix(text))
 	}
 	return list
 }()
+
+// global are the IPv6 addresses that the Internet has (RFC 4291 and the registry of its address space): all others are local,
+// reserved, or a way to write an IPv4 address.
+var global = netip.MustParsePrefix("2000::/3")
 
 // nat64 is how an IPv4 address is written where there is only IPv6 (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
@@ -119,6 +123,9 @@ func plain(ip netip.Addr) netip.Addr {
 }
 
 func public(ip netip.Addr) bool {
+	if ip.Is6() && !global.Contains(ip) {
+		return false
+	}
 	for _, p := range reserved {
 		if p.Contains(ip) {
 			return false

@@ -67,6 +67,11 @@ func TestRules(t *testing.T) {
 		{"", "", "h", "2002:7f00:1::", false},
 		{"", "", "h", "2001::1", false},
 		{"", "", "h", "fd00:ec2::254", false},
+		{"", "", "h", "168.63.129.16", false}, // the host of a machine at Azure
+		{"", "", "h", "::ffff:0:127.0.0.1", false},
+		{"", "", "h", "200::1", false}, // not of the Internet's addresses
+		{"", "", "h", "4000::1", false},
+		{"", "bücher.example", "xn--bcher-kva.example", "93.184.216.34", false},
 		// Lists.
 		{"10.0.0.0/8", "", "h", "10.1.2.3", true},
 		{"10.0.0.0/8", "", "h", "93.184.216.34", false},
@@ -205,6 +210,42 @@ func TestRebinding(t *testing.T) {
 	o.Rules = rules(t, "rebinding.example", "")
 	if err := newTransport(t, o).Send(t.Context(), message); err != nil || reached.Load() != 1 {
 		t.Errorf("a name that is allowed: %v", err)
+	}
+}
+
+// A host has many spellings, of which a proxy knows more than name servers do: all are judged as the one that they stand
+// for, with nobody asked, and the proxy sees that one.
+func TestSpellingsThroughAProxy(t *testing.T) {
+	var seen atomic.Value
+	proxy, reached := counted(t, func(_ http.ResponseWriter, r *http.Request) { seen.Store(r.URL.Host) })
+	at, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options()
+	o.Proxy = func(*http.Request) (*url.URL, error) { return at, nil }
+	o.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no name server") }}
+	o.Rules = rules(t, "", "denied.example bücher.example 1.2.3.4")
+	tr := newTransport(t, o)
+	for _, host := range []string{
+		"2130706433", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1.", "0", "017700000001", "0x7F000001", "127%2e0.0.1", "%31%32%37.1", "１２７.1", "127。0。0。1",
+		"2852039166", "0xa9fea9fe", "169.254.43518", "[::ffff:0:7f00:1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "16909060", "1.2.772",
+		"DENIED.example", "denied.example.", "denied.example..", "den%69ed.example", "ｄenied.example", "denied。example", "ⓓenied.example", "den\u00adied.example",
+		"bücher.example", "BÜCHER.example", "b%C3%BCcher.example", "xn--bcher-kva.example", "user@denied.example", "a@b@denied.example",
+	} {
+		if err := tr.Send(t.Context(), push.Message{Address: "http://" + host + "/", Body: []byte("{}")}); !errors.Is(err, push.ErrRefused) {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	if reached.Load() != 0 {
+		t.Fatalf("%d requests reached the proxy", reached.Load())
+	}
+	for host, want := range map[string]string{
+		"1572395042": "93.184.216.34", "0x5d.184.0330.34": "93.184.216.34", "pub%6cic.example": "public.example", "ÖFFENTLICH.example": "xn--ffentlich-z7a.example", "a_b.example": "a_b.example",
+	} {
+		if err := tr.Send(t.Context(), push.Message{Address: "http://" + host + "/", Body: []byte("{}")}); err != nil || seen.Load() != want {
+			t.Errorf("%s: %v, the proxy was asked for %v", host, err, seen.Load())
+		}
 	}
 }
 

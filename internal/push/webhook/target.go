@@ -6,6 +6,11 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+
+	"abide/protocol"
 )
 
 // maxHostBytes is the longest host name that the domain name system has.
@@ -13,6 +18,7 @@ const maxHostBytes = 253
 
 // parseTarget reads an address as the lenient URL parser of protocol.ParseAddress does, which has accepted it: outer blanks
 // and line ends do not count, any slashes, also backward ones, may stand before the host, an escape that is none is text.
+// The host comes out in one spelling, so that nothing on the way takes it for another one than the rules have judged.
 func parseTarget(address string) (*url.URL, error) {
 	text := strings.TrimFunc(address, func(r rune) bool { return r <= ' ' })
 	text = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(text)
@@ -23,7 +29,16 @@ func parseTarget(address string) (*url.URL, error) {
 	}
 	rest = strings.TrimLeft(rest, `/\`)
 	path, query, asked := strings.Cut(rest, "?")
-	path = escapeStray(strings.ReplaceAll(path, `\`, "/"))
+	path = strings.ReplaceAll(path, `\`, "/")
+	end := strings.IndexByte(path, '/')
+	if end < 0 {
+		end = len(path)
+	}
+	authority, err := oneSpelling(path[:end])
+	if err != nil {
+		return nil, err
+	}
+	path = escapeStray(authority + path[end:])
 	if asked {
 		path += "?" + query
 	}
@@ -39,6 +54,49 @@ func parseTarget(address string) (*url.URL, error) {
 		return nil, fmt.Errorf("its host is %d bytes long, the limit is %d", len(host), maxHostBytes)
 	}
 	return u, nil
+}
+
+// oneSpelling writes the host of an authority without percent escapes, and as oneHost does. An IPv6 address stays as it is.
+func oneSpelling(authority string) (string, error) {
+	at := strings.LastIndexByte(authority, '@') + 1
+	user, host := authority[:at], authority[at:]
+	if strings.HasPrefix(host, "[") {
+		return authority, nil
+	}
+	host, port, hasPort := strings.Cut(host, ":")
+	if plain, err := url.PathUnescape(host); err == nil {
+		host = plain
+	}
+	host, err := oneHost(host)
+	if err != nil {
+		return "", err
+	}
+	if hasPort {
+		host += ":" + port
+	}
+	return user + host, nil
+}
+
+// domainNames is how browsers read a name that is not ASCII (UTS #46).
+var domainNames = idna.New(idna.MapForLookup(), idna.StrictDomainName(false), idna.CheckHyphens(false), idna.Transitional(false))
+
+// oneHost writes a name in ASCII, and an IPv4 address as four decimal numbers: name servers know no other spelling, while
+// proxies and the C library take 127.1, 0x7f000001 and 2130706433 for the same.
+func oneHost(host string) (string, error) {
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		ascii, err := domainNames.ToASCII(host)
+		if err != nil {
+			return "", errors.New("its host is no domain name")
+		}
+		host = ascii
+	}
+	if ip, ok := protocol.ParseIPv4(host); ok {
+		return ip.String(), nil
+	}
+	if strings.ContainsAny(host, "/?#@:[]%\\ ") || strings.HasPrefix(host, ".") || strings.Contains(host, "..") {
+		return "", errors.New("its host is no domain name")
+	}
+	return host, nil
 }
 
 // escapeStray escapes the percent signs that begin no escape.

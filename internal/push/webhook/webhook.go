@@ -202,9 +202,12 @@ func (t *Transport) post(ctx context.Context, target *url.URL, m push.Message, o
 		return nil, err
 	}
 	defer answer.Body.Close()
-	// What the answer says does not matter, only that its connection can be used again.
-	defer time.AfterFunc(answerTimeout, cancel).Stop()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswerBytes))
+	// What the answer says does not matter, only that its connection can be used again. After a 101 there is no answer, but
+	// a connection that no deadline ends any more.
+	if answer.StatusCode != http.StatusSwitchingProtocols {
+		defer time.AfterFunc(answerTimeout, cancel).Stop()
+		_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, maxAnswerBytes))
+	}
 	switch status := answer.StatusCode; {
 	case status >= 200 && status < 300:
 		return nil, nil

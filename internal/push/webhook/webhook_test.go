@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bufio"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -320,6 +321,40 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
+// A target that switches protocols, which nobody has asked for, has not taken the message, and its connection, which no
+// deadline of a request ends any more, is not waited for.
+func TestSwitchingProtocols(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	closed := make(chan struct{})
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = http.ReadRequest(bufio.NewReader(conn))
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+		close(closed)
+	}()
+	sent := make(chan error, 1)
+	tr := local(t, nil)
+	go func() { sent <- tr.Send(context.Background(), message("http://"+l.Addr().String())) }()
+	select {
+	case err := <-sent:
+		if err == nil || !strings.Contains(err.Error(), "answered 101") {
+			t.Error(err)
+		}
+		<-closed
+	case <-time.After(10 * time.Second): // twice what a send may take
+		t.Error("the send does not end")
+	}
+}
+
 func TestLanes(t *testing.T) {
 	tr := local(t, nil)
 	for address, want := range map[string]string{
@@ -332,6 +367,11 @@ func TestLanes(t *testing.T) {
 		"http://[::1]:9/":                    "http://[::1]:9",
 		"ht\ntp://h/":                        "http://h:80",
 		"http://h/%":                         "http://h:80",
+		"http://0x7f.1":                      "http://127.0.0.1:80",
+		"http://%48:81/a":                    "http://h:81",
+		"http://É.example":                   "http://xn--9ca.example:80",
+		"http://h%2fx/":                      "",
+		"http://a..b/":                       "",
 		"http://":                            "",
 		"ftp://h":                            "",
 		"http://" + strings.Repeat("x", 254): "",
