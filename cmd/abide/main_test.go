@@ -220,11 +220,11 @@ func TestBaseURL(t *testing.T) {
 
 func TestUnknownVariablesAreNamed(t *testing.T) {
 	_, env := parsed(t, []string{
-		"ABIDE_SERVER_PORT=1", "RESONATE_TRANSPORTS__GCPS__ENABLED=true", // not settings
+		"ABIDE_SERVER_PORT=1", "RESONATE_TRANSPORTS__SMTP__ENABLED=true", // not settings
 		"RESONATE_URL=x", "RESONATE_TOKEN=x", "RESONATE_PREFIX=x", "RESONATE_SCHEME=x", "ABIDE_URL=x", "PATH=x", // other programs'
 		"RESONATE_SERVER__PORT=1", "ABIDE_STORAGE__SQLITE__PATH=x", // settings
 	})
-	if got := strings.Join(env.unknown(), " "); got != "ABIDE_SERVER_PORT RESONATE_TRANSPORTS__GCPS__ENABLED" {
+	if got := strings.Join(env.unknown(), " "); got != "ABIDE_SERVER_PORT RESONATE_TRANSPORTS__SMTP__ENABLED" {
 		t.Errorf("unknown: %s", got)
 	}
 }
