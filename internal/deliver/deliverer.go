@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"runtime/debug"
 	"sync"
-	"time"
 
+	"abide/internal/loops"
 	"abide/internal/trace"
 )
 
@@ -44,24 +43,13 @@ type Deliverer struct {
 	mu          sync.Mutex
 	core        *Core
 	connections map[ConnID]*Connection
-	loops       [Classes]loop
+	loops       [Classes]loops.Loop
 	panics      uint64
 	lastPanic   string
 
 	cancel  context.CancelFunc // ends the loops
 	running sync.WaitGroup
 	streams sync.WaitGroup
-}
-
-// loop is the state of the goroutine of one class.
-type loop struct {
-	wake       chan struct{}
-	idle       bool
-	wakeAtMs   int64 // while idle
-	progressMs int64 // last time that it came round
-	calls      uint64
-	failing    bool
-	lastError  string
 }
 
 var _ Hints = (*Deliverer)(nil)
@@ -85,10 +73,11 @@ func New(o Options) *Deliverer {
 		d.limits.PollMs = d.core.limits.PollMs
 	}
 	for cl := range Classes {
+		d.loops[cl] = loops.New("delivery: "+cl.String(), d.log, o.NowMs())
+	}
+	for cl := range Classes { // all of them are there before one runs: each wakes the others
 		l := &d.loops[cl]
-		l.wake = make(chan struct{}, 1)
-		l.progressMs = o.NowMs()
-		d.running.Go(func() { d.run(ctx, cl, l) })
+		d.running.Go(func() { l.Run(ctx, func() (func(), int64) { return d.take(ctx, cl, l) }) })
 	}
 	return d
 }
@@ -110,11 +99,7 @@ func (d *Deliverer) endStep() {
 		}
 	}
 	for cl := range Classes {
-		l := &d.loops[cl]
-		if l.idle && d.core.NextMs(cl) < l.wakeAtMs {
-			l.idle = false
-			signal(l.wake)
-		}
+		d.loops[cl].Wake(d.core.NextMs(cl))
 	}
 	d.mu.Unlock()
 }
@@ -167,103 +152,41 @@ func (d *Deliverer) Drain() {
 // that error says which of the two had not.
 func (d *Deliverer) Stop(ctx context.Context) error {
 	d.Drain()
-	err := waitFor(ctx, &d.streams, "worker streams did not end in time")
+	err := loops.WaitFor(ctx, &d.streams, "worker streams did not end in time")
 	d.cancel()
-	return errors.Join(err, waitFor(ctx, &d.running, "calls to the outbox did not end in time"))
+	return errors.Join(err, loops.WaitFor(ctx, &d.running, "calls to the outbox did not end in time"))
 }
 
-func waitFor(ctx context.Context, wg *sync.WaitGroup, late string) error {
-	done := make(chan struct{})
-	go func() {
-		wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", late, ctx.Err())
-	}
-}
-
-// run takes the jobs of one class, one after the other.
-func (d *Deliverer) run(ctx context.Context, cl Class, l *loop) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		job, waitMs := d.take(cl, l)
-		if job != nil {
-			r := d.call(ctx, job)
-			d.done(cl, l, job, r)
-			continue
-		}
-		timer.Reset(time.Duration(waitMs) * time.Millisecond)
-		select {
-		case <-l.wake:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// take returns the loop's next job, or how long it may sleep unless it is woken. It comes round once a poll
-// interval at least, so that its health shows that it lives.
-func (d *Deliverer) take(cl Class, l *loop) (job *Job, waitMs int64) {
+// take returns the next work of a loop, or how long it may sleep unless it is woken.
+func (d *Deliverer) take(ctx context.Context, cl Class, l *loops.Loop) (work func(), waitMs int64) {
 	d.step(func(c *Core, nowMs int64) {
-		l.progressMs, l.idle = nowMs, false
-		if job = c.Take(nowMs, cl); job == nil {
-			l.idle = true
-			l.wakeAtMs = min(max(c.NextMs(cl), nowMs+1), nowMs+d.limits.PollMs)
-			waitMs = l.wakeAtMs - nowMs
+		l.Round(nowMs)
+		if job := c.Take(nowMs, cl); job != nil {
+			work = func() { d.do(ctx, l, job) }
+			return
 		}
+		waitMs = l.Sleep(nowMs, c.NextMs(cl), d.limits.PollMs)
 	})
-	return job, max(waitMs, 1)
+	return work, waitMs
 }
 
-// call runs a job with a deadline; a panic in the outbox is an error like others.
-func (d *Deliverer) call(ctx context.Context, job *Job) (r Result) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(d.limits.CallTimeoutMs)*time.Millisecond)
-	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			r = Result{Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
-		}
-	}()
-	return job.Run(ctx, d.options.Outbox)
-}
-
-func (d *Deliverer) done(cl Class, l *loop, job *Job, r Result) {
-	stopped := errors.Is(r.Err, context.Canceled)
+// do runs a job and takes in what came of it.
+func (d *Deliverer) do(ctx context.Context, l *loops.Loop, job *Job) {
+	var r Result
+	err := loops.Call(ctx, d.limits.CallTimeoutMs, func(ctx context.Context) error {
+		r = job.Run(ctx, d.options.Outbox)
+		return r.Err
+	})
+	r.Err = err
 	d.step(func(c *Core, nowMs int64) {
-		l.progressMs = nowMs
-		l.calls++
-		// One line when the calls begin to fail and one when they work again, not one per call.
-		if r.Err != nil && !stopped {
-			if l.lastError = r.Err.Error(); !l.failing {
-				d.log.Warn("delivery: call to the outbox failed; retrying", "call", cl.String(), "workspace", job.Workspace, "error", l.lastError)
-			}
-		} else if l.failing {
-			d.log.Info("delivery: calls to the outbox work again", "call", cl.String())
-		}
-		l.failing = r.Err != nil && !stopped
+		l.Called(nowMs, job.Workspace, err)
 		c.Done(nowMs, job, r)
 	})
 }
 
-// LoopHealth is how one of delivery's loops is doing.
-type LoopHealth struct {
-	Name string
-	// IdleMs is how long ago it last came round: at most about a poll interval, plus the time of a
-	// call. More than that and a call hangs.
-	IdleMs  int64
-	Calls   uint64
-	Failing bool   // the last call failed
-	Error   string // of the last failed call; empty if none ever failed
-}
-
 // Health is how delivery is doing.
 type Health struct {
-	Loops [Classes]LoopHealth
+	Loops [Classes]loops.Health
 	// Panics counts internal errors after which delivery began anew; Panic is the last one.
 	Panics uint64
 	Panic  string
@@ -275,21 +198,14 @@ func (d *Deliverer) Health() (h Health) {
 	defer d.mu.Unlock()
 	nowMs := d.options.NowMs()
 	for cl := range Classes {
-		l := &d.loops[cl]
-		h.Loops[cl] = LoopHealth{cl.String(), nowMs - l.progressMs, l.calls, l.failing, l.lastError}
+		h.Loops[cl] = d.loops[cl].Health(nowMs)
 	}
 	h.Panics, h.Panic = d.panics, d.lastPanic
 	return h
 }
 
 // StuckMs is the longest IdleMs of all loops: what a readiness check compares with its limit.
-func (h Health) StuckMs() int64 {
-	longest := int64(math.MinInt64)
-	for _, l := range h.Loops {
-		longest = max(longest, l.IdleMs)
-	}
-	return longest
-}
+func (h Health) StuckMs() int64 { return loops.StuckMs(h.Loops[:]) }
 
 // Stats returns the counters and what is held now.
 func (d *Deliverer) Stats() Stats {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"abide/internal/deliver"
+	"abide/internal/loops"
 	"abide/internal/trace"
 	"abide/protocol"
 )
@@ -45,7 +45,7 @@ type Pusher struct {
 
 	mu        sync.Mutex
 	core      *Core
-	loops     [Classes]loop
+	loops     [Classes]loops.Loop
 	panics    uint64
 	lastPanic string
 
@@ -54,16 +54,6 @@ type Pusher struct {
 	sendsUntil context.Context // ends the sends
 	cutSends   context.CancelFunc
 	sends      sync.WaitGroup
-}
-
-// loop is the state of the goroutine of one class.
-type loop struct {
-	wake       chan struct{}
-	idle       bool
-	wakeAtMs   int64 // while idle
-	progressMs int64 // last time that it came round
-	failing    bool
-	lastError  string
 }
 
 var _ deliver.Hints = (*Pusher)(nil)
@@ -77,10 +67,11 @@ func New(o Options) *Pusher {
 	p := &Pusher{options: o, limits: o.Limits.withDefaults(), log: o.Logger, core: NewCore(o.Limits, o.Transports), cancel: cancel}
 	p.sendsUntil, p.cutSends = context.WithCancel(context.Background())
 	for cl := range Classes {
+		p.loops[cl] = loops.New("push: "+cl.String(), p.log, o.NowMs())
+	}
+	for cl := range Classes { // all of them are there before one runs: each wakes the others
 		l := &p.loops[cl]
-		l.wake = make(chan struct{}, 1)
-		l.progressMs = o.NowMs()
-		p.running.Go(func() { p.run(ctx, cl, l) })
+		p.running.Go(func() { l.Run(ctx, func() (func(), int64) { return p.take(ctx, cl, l) }) })
 	}
 	return p
 }
@@ -103,14 +94,7 @@ func (p *Pusher) endStep() {
 	notices := p.core.TakeNotices()
 	p.tasks.Store(int64(len(p.core.tasks)))
 	for cl := range Classes {
-		l := &p.loops[cl]
-		if l.idle && p.core.NextMs(cl) < l.wakeAtMs {
-			l.idle = false
-			select {
-			case l.wake <- struct{}{}:
-			default:
-			}
-		}
+		p.loops[cl].Wake(p.core.NextMs(cl))
 	}
 	p.mu.Unlock()
 	for _, n := range notices {
@@ -235,12 +219,12 @@ func (p *Pusher) Stop(ctx, sendsUntil context.Context) error {
 		errs = append(errs, fmt.Errorf("%d messages were on their way and are sent again", left))
 	}
 	p.cutSends()
-	errs = append(errs, waitFor(ctx, &p.sends, "sends did not end in time"))
+	errs = append(errs, loops.WaitFor(ctx, &p.sends, "sends did not end in time"))
 	if left := p.await(ctx, func(_, reports int) int { return reports }); left > 0 {
 		errs = append(errs, fmt.Errorf("%d messages were accepted, and could not be taken out of the outbox: they are sent again", left))
 	}
 	p.cancel()
-	errs = append(errs, waitFor(ctx, &p.running, "calls to the outbox did not end in time"))
+	errs = append(errs, loops.WaitFor(ctx, &p.running, "calls to the outbox did not end in time"))
 	for _, t := range p.options.Transports {
 		errs = append(errs, t.Transport.Close(ctx))
 	}
@@ -264,97 +248,38 @@ func (p *Pusher) await(ctx context.Context, of func(sends, reports int) int) (le
 	}
 }
 
-func waitFor(ctx context.Context, wg *sync.WaitGroup, late string) error {
-	done := make(chan struct{})
-	go func() {
-		wg.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", late, ctx.Err())
-	}
-}
-
-// run takes the jobs of one class, one after the other.
-func (p *Pusher) run(ctx context.Context, cl Class, l *loop) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for ctx.Err() == nil {
-		job, waitMs := p.take(cl, l)
-		if job != nil {
-			r := p.call(ctx, job)
-			p.done(l, job, r)
-			continue
-		}
-		timer.Reset(time.Duration(waitMs) * time.Millisecond)
-		select {
-		case <-l.wake:
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// take returns the loop's next job, or how long it may sleep unless it is woken. It comes round once a poll interval at
-// least, so that its health shows that it lives.
-func (p *Pusher) take(cl Class, l *loop) (job *Job, waitMs int64) {
+// take returns the next work of a loop, or how long it may sleep unless it is woken.
+func (p *Pusher) take(ctx context.Context, cl Class, l *loops.Loop) (work func(), waitMs int64) {
 	self, live := p.options.Outbox.Servers()
 	p.step(func(c *Core, nowMs int64) {
 		c.Servers(self, live)
-		l.progressMs, l.idle = nowMs, false
-		if job = c.Take(nowMs, cl); job == nil {
-			l.idle = true
-			l.wakeAtMs = min(max(c.NextMs(cl), nowMs+1), nowMs+c.pollMs())
-			waitMs = l.wakeAtMs - nowMs
+		l.Round(nowMs)
+		if job := c.Take(nowMs, cl); job != nil {
+			work = func() { p.do(ctx, l, job) }
+			return
 		}
+		waitMs = l.Sleep(nowMs, c.NextMs(cl), c.pollMs())
 	})
-	return job, max(waitMs, 1)
+	return work, waitMs
 }
 
-// call runs a job with a deadline; a panic in the outbox is an error like others.
-func (p *Pusher) call(ctx context.Context, job *Job) (r Result) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.limits.CallTimeoutMs)*time.Millisecond)
-	defer cancel()
-	defer func() {
-		if cause := recover(); cause != nil {
-			r = Result{Err: fmt.Errorf("panic: %v\n%s", cause, debug.Stack())}
-		}
-	}()
-	return job.Run(ctx, p.options.Outbox)
-}
-
-func (p *Pusher) done(l *loop, job *Job, r Result) {
-	stopped := errors.Is(r.Err, context.Canceled)
+// do runs a job and takes in what came of it.
+func (p *Pusher) do(ctx context.Context, l *loops.Loop, job *Job) {
+	var r Result
+	err := loops.Call(ctx, p.limits.CallTimeoutMs, func(ctx context.Context) error {
+		r = job.Run(ctx, p.options.Outbox)
+		return r.Err
+	})
+	r.Err = err
 	p.step(func(c *Core, nowMs int64) {
-		l.progressMs = nowMs
-		// One line when the calls begin to fail and one when they work again, not one per call.
-		if r.Err != nil && !stopped {
-			if l.lastError = r.Err.Error(); !l.failing {
-				p.log.Warn("push: call to the outbox failed; retrying", "call", job.Class.String(), "workspace", job.Workspace, "error", l.lastError)
-			}
-		} else if l.failing {
-			p.log.Info("push: calls to the outbox work again", "call", job.Class.String())
-		}
-		l.failing = r.Err != nil && !stopped
+		l.Called(nowMs, job.Workspace, err)
 		c.Done(nowMs, job, r)
 	})
 }
 
-// LoopHealth is how one of push's loops is doing.
-type LoopHealth struct {
-	Name string
-	// IdleMs is how long ago it last came round: at most about a poll interval, plus the time of a call.
-	IdleMs  int64
-	Failing bool   // the last call failed
-	Error   string // of the last failed call; empty if none ever failed
-}
-
 // Health is how push is doing.
 type Health struct {
-	Loops [Classes]LoopHealth
+	Loops [Classes]loops.Health
 	// Panics counts internal errors after which push began anew; Panic is the last one.
 	Panics uint64
 	Panic  string
@@ -366,21 +291,14 @@ func (p *Pusher) Health() (h Health) {
 	defer p.mu.Unlock()
 	nowMs := p.options.NowMs()
 	for cl := range Classes {
-		l := &p.loops[cl]
-		h.Loops[cl] = LoopHealth{cl.String(), nowMs - l.progressMs, l.failing, l.lastError}
+		h.Loops[cl] = p.loops[cl].Health(nowMs)
 	}
 	h.Panics, h.Panic = p.panics, p.lastPanic
 	return h
 }
 
 // StuckMs is the longest IdleMs of all loops: what a readiness check compares with its limit.
-func (h Health) StuckMs() int64 {
-	longest := int64(math.MinInt64)
-	for _, l := range h.Loops {
-		longest = max(longest, l.IdleMs)
-	}
-	return longest
-}
+func (h Health) StuckMs() int64 { return loops.StuckMs(h.Loops[:]) }
 
 // Stats returns the counters and what is held now.
 func (p *Pusher) Stats() Stats {
