@@ -15,18 +15,18 @@ import (
 
 // benchCommand measures a server.
 type benchCommand struct {
-	Mode    string       `arg:"" placeholder:"MODE" help:"What one operation is: noop, create, get, lifecycle, dispatch or workflow; push, push-hang or push-unblock; or, of the store alone: kv-write, kv-read, kv-mixed or kv-size; or a comparison: flood, polls or cost; or start."`
+	Mode    string       `arg:"" words:"noop,create,get,lifecycle,dispatch,workflow,push,push-hang,push-unblock,kv-write,kv-read,kv-mixed,kv-size,flood,polls,cost,start" placeholder:"MODE" help:"What one operation is: noop, create, get, lifecycle, dispatch or workflow; push, push-hang or push-unblock; or, of the store alone: kv-write, kv-read, kv-mixed or kv-size; or a comparison: flood, polls or cost; or start."`
 	URL     string       `name:"url" placeholder:"URL" help:"The server to measure; without it an own one is started, on a temporary file in .abide/ or the database that the storage flags name."`
 	Metrics string       `name:"metrics-url" placeholder:"URL" help:"Where the server of --url shows its metrics."`
 	With    []string     `name:"with" placeholder:"FLAG" sep:"none" help:"A further flag of an own server, such as --with=--tasks-retry-timeout=5s; repeatable."`
 	Token   string       `setting:"token" placeholder:"TOKEN" help:"Sent with every request. In the variable, other users of this machine do not see it."`
-	Clients int          `default:"0" placeholder:"N" help:"Clients, each with one operation in flight; by default 64, in flood 4, in polls 8."`
+	Clients int          `placeholder:"N" help:"Clients, each with one operation in flight; by default 64, in flood 4, in polls 8."`
 	For     milliseconds `default:"10s" placeholder:"DURATION" help:"Measured time."`
 	Warmup  milliseconds `default:"2s" placeholder:"DURATION" help:"Time before it that is not measured."`
 	Size    int          `default:"200" placeholder:"BYTES" help:"Length of each param's and value's data."`
 	Seed    uint64       `default:"1" placeholder:"N" help:"Fixes payloads and random choices."`
-	Preload int          `default:"0" placeholder:"N" help:"Promises to create and settle before the warmup; in start, those of the store, 1000000 by default."`
-	Keys    int          `default:"0" placeholder:"N" help:"Keys in the store, for the modes of the store alone; by default 100000, in kv-size 1000000."`
+	Preload int          `placeholder:"N" help:"Promises to create and settle before the warmup; in start, those of the store, 1000000 by default."`
+	Keys    int          `placeholder:"N" help:"Keys in the store, for the modes of the store alone; by default 100000, in kv-size 1000000."`
 
 	comparison
 	standing

@@ -88,10 +88,10 @@ func tagsOf(flag string, text *string) (protocol.Tags, error) {
 	return tags, nil
 }
 
-// positive checks spans that must not be empty.
+// positive checks spans that must be given: none that is parsed is zero, but for an empty one.
 func positive(flag string, d duration) error {
 	if d <= 0 {
-		return errors.New("--" + flag + " must be longer than 0")
+		return errors.New("--" + flag + " is missing or empty: give it a span of time, such as 30s")
 	}
 	return nil
 }

@@ -107,7 +107,7 @@ func (c *promisesCancel) Run(in surroundings, p *promisesCommand) error {
 
 type promisesSearch struct {
 	watchFlags
-	State  string  `placeholder:"STATE" help:"Only these: pending, resolved, rejected, rejected_canceled or rejected_timedout."`
+	State  string  `words:"pending,resolved,rejected,rejected_canceled,rejected_timedout" placeholder:"STATE" help:"Only these: pending, resolved, rejected, rejected_canceled or rejected_timedout."`
 	Tags   *string `placeholder:"JSON" help:"Only those with all these tags."`
 	Limit  int     `default:"100" placeholder:"N" help:"The largest number to list, up to 1000."`
 	Cursor string  `placeholder:"CURSOR" help:"Where the last page told to go on."`

@@ -297,7 +297,7 @@ func (c *tasksContinue) Run(in surroundings, p *tasksCommand) error {
 
 type tasksSearch struct {
 	watchFlags
-	State  string `placeholder:"STATE" help:"Only these: pending, acquired, suspended, halted or fulfilled."`
+	State  string `words:"pending,acquired,suspended,halted,fulfilled" placeholder:"STATE" help:"Only these: pending, acquired, suspended, halted or fulfilled."`
 	Limit  int    `default:"100" placeholder:"N" help:"The largest number to list, up to 1000."`
 	Cursor string `placeholder:"CURSOR" help:"Where the last page told to go on."`
 }

@@ -88,7 +88,7 @@ func askCluster(ctx context.Context, base string) (census engine.Census, err err
 func printCluster(out io.Writer, census engine.Census, zone *time.Location) error {
 	var b strings.Builder
 	now := time.UnixMilli(census.NowMs)
-	fmt.Fprintf(&b, "%s (%s), by the clock of %s\n", now.In(zone).Format(time.DateTime+" MST"), now.UTC().Format(time.DateTime+" MST"), census.Server)
+	fmt.Fprintf(&b, "%s, by the clock of %s\n", bothZones(now, zone), census.Server)
 	if !census.Shared {
 		b.WriteString("The store is this server's alone.\n")
 	}
@@ -109,11 +109,19 @@ func printCluster(out io.Writer, census engine.Census, zone *time.Location) erro
 		fmt.Fprintf(&b, "%s: %s\n", d.Name, who)
 	}
 	if census.LostMs > 0 {
-		lost := time.UnixMilli(census.LostMs)
-		fmt.Fprintf(&b, "A server was last found dead at %s (%s).\n", lost.In(zone).Format(time.DateTime+" MST"), lost.UTC().Format(time.DateTime+" MST"))
+		fmt.Fprintf(&b, "A server was last found dead at %s.\n", bothZones(time.UnixMilli(census.LostMs), zone))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// bothZones is an instant in a person's zone and in UTC, once if they read the same.
+func bothZones(at time.Time, zone *time.Location) string {
+	here, utc := at.In(zone).Format(time.DateTime+" MST"), at.UTC().Format(time.DateTime+" MST")
+	if here == utc {
+		return utc
+	}
+	return here + " (" + utc + ")"
 }
 
 // leaseOf says whether a server's lease holds, and when it ends unless it is renewed.

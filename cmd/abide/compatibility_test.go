@@ -69,9 +69,9 @@ func referenceValues(key string) map[string]string {
 // settingsBeside are those that a setting of the reference does not stand without.
 var settingsBeside = map[string][]string{
 	"auth.iss": {"auth.publickey"}, "auth.aud": {"auth.publickey"}, "storage.type": {"storage.postgres.url"},
-	"transports.http_push.auth.mode":     {"transports.http_push.auth.token"},
-	"transports.http_push.auth.token":    {"transports.http_push.auth.mode"},
-	"transports.http_push.auth.header":   {"transports.http_push.auth.mode", "transports.http_push.auth.token"},
+	"transports.http_push.auth.mode":   {"transports.http_push.auth.token"},
+	"transports.http_push.auth.token":  {"transports.http_push.auth.mode"},
+	"transports.http_push.auth.header": {"transports.http_push.auth.mode", "transports.http_push.auth.token"},
 }
 
 func TestCompatibilityOfSettings(t *testing.T) {

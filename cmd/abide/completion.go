@@ -34,9 +34,14 @@ if [[ $funcstack[1] == _abide ]]; then _abide "$@"; else compdef _abide abide; f
 	"fish": `# Try it: abide completion fish | source. To keep it: abide completion fish > ~/.config/fish/completions/abide.fish
 function __abide_complete
   set -l words (commandline -opc) (commandline -ct)
-  abide __complete fish -- $words[2..-1] 2>/dev/null
+  set -l found (abide __complete fish -- $words[2..-1] 2>/dev/null)
+  if test -n "$found"
+    printf '%s\n' $found
+  else
+    __fish_complete_path (commandline -ct)
+  end
 end
-complete -c abide -a '(__abide_complete)'
+complete -c abide -f -a '(__abide_complete)'
 `,
 }
 
@@ -127,11 +132,20 @@ func candidates(model *kong.Application, words []string) []candidate {
 	return found
 }
 
+// wordsTag lists the words that a value may be where somebody else than the parser judges them.
+const wordsTag = "words"
+
+// offerEnum offers the words that a value may be. What each is for stands in the help of all.
 func offerEnum(v *kong.Value, offer func(text, help string)) {
-	if v.Enum != "" {
-		for _, word := range strings.Split(v.Enum, ",") {
-			offer(word, v.Help)
-		}
+	words := v.Enum
+	if words == "" {
+		words = v.Tag.Get(wordsTag)
+	}
+	if words == "" {
+		return
+	}
+	for _, word := range strings.Split(words, ",") {
+		offer(word, v.Help)
 	}
 }
 

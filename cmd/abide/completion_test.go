@@ -22,6 +22,10 @@ func TestCandidates(t *testing.T) {
 		{"tasks get t ", ""},
 		{"completion ", "bash zsh fish"},
 		{"completion f", "fish"},
+		{"promises search --state rejected_", "rejected_canceled rejected_timedout"},
+		{"serve --storage-type ", "sqlite postgres mysql"},
+		{"serve --server-port ", ""},
+		{"bench fl", "flood"},
 		{"nonsense --nonsense ", ""},
 		{"__", ""},
 	} {
@@ -39,6 +43,36 @@ func TestCandidates(t *testing.T) {
 	}
 	if r := runWith(nil, "__complete", "fish", "--", "tre"); r.stdout != "tree\tShow a promise and everything that was called below it.\n" {
 		t.Errorf("fish: %q", r.stdout)
+	}
+}
+
+// TestWordsAreAccepted: whatever completion offers for the values of a setting, the setting takes.
+func TestWordsAreAccepted(t *testing.T) {
+	for flag, further := range map[string]string{
+		"--level": "", "--log-format": "", "--observability-otlp-protocol": "",
+		"--transports-http-push-auth-mode": "--transports-http-push-auth-token t --transports-http-push-auth-secret whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz --transports-http-push-allow a.example",
+		"--storage-type":                   "--storage-postgres-url postgres://a@b/c --storage-mysql-url mysql://a@b/c",
+	} {
+		offered := strings.Fields(runWith(nil, "__complete", "bash", "--", "serve", flag, "").stdout)
+		if len(offered) < 2 {
+			t.Errorf("%s: %q", flag, offered)
+		}
+		for _, word := range offered {
+			r := runWith(nil, append([]string{"config", "check", "--config", "", flag, word}, strings.Fields(further)...)...)
+			if strings.Contains(r.stderr, word+"\" is") || strings.Contains(r.stderr, "is \""+word) || strings.Contains(r.stderr, "must be one of") {
+				t.Errorf("%s %s: %s", flag, word, r.stderr)
+			}
+		}
+	}
+	modes := strings.Fields(runWith(nil, "__complete", "bash", "--", "bench", "").stdout)
+	says, _, _ := strings.Cut(runWith(nil, "bench", "nonsense").stderr, "\n")
+	if _, list, _ := strings.Cut(says, "use one of "); len(strings.Split(list, ",")) != len(modes) {
+		t.Errorf("%d modes are offered: %q, and there are %s", len(modes), modes, says)
+	}
+	for _, mode := range modes {
+		if !strings.Contains(says, mode) {
+			t.Errorf("%s is no mode: %s", mode, says)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -158,6 +159,9 @@ func (e *environment) Resolve(parsed *kong.Context, _ *kong.Path, flag *kong.Fla
 	}
 	scratch := reflect.New(flag.Target.Type()).Elem()
 	if err := flag.Parse(kong.Scan().PushTyped(value, kong.FlagValueToken), scratch); err != nil {
+		if cause := errors.Unwrap(err); cause != nil {
+			err = cause // without the flag's name, which stands in front of all of it anyway
+		}
 		if from.source == "environment" {
 			return nil, fmt.Errorf("environment variable %s: %w", name, err)
 		}

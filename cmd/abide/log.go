@@ -7,7 +7,7 @@ import (
 
 // loggingSettings say what a server logs and how. (docs/logging.md)
 type loggingSettings struct {
-	Level     logLevel `setting:"level" default:"info" placeholder:"LEVEL" help:"What is logged: debug, info, warn, error or off."`
+	Level     logLevel `setting:"level" default:"info" words:"debug,info,warn,error,off" placeholder:"LEVEL" help:"What is logged: debug, info, warn, error or off."`
 	LogFormat string   `setting:"observability.log_format" name:"log-format" default:"text" enum:"text,json" placeholder:"FORMAT" help:"How it is logged: text, or json with an object a line."`
 }
 

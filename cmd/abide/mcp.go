@@ -26,7 +26,7 @@ type mcpCommand struct {
 	serverFlags
 	HTTP        string   `name:"http" placeholder:"ADDRESS" help:"Serve over HTTP on this port, of the loopback interface, or on this host:port. By default, over standard input and output."`
 	AllowOrigin []string `placeholder:"ORIGIN" help:"A web page that may use it over HTTP, as scheme://host. Repeatable."`
-	Level       logLevel `default:"info" placeholder:"LEVEL" help:"The least severe log lines to print on standard error: debug, info, warn, error or off."`
+	Level       logLevel `default:"info" words:"debug,info,warn,error,off" placeholder:"LEVEL" help:"The least severe log lines to print on standard error: debug, info, warn, error or off."`
 }
 
 // Run serves until the input ends, or a signal.

@@ -18,7 +18,7 @@ type simulateCommand struct {
 	Seeds   uint64 `default:"1000" placeholder:"N" help:"How many universes to run."`
 	From    uint64 `default:"1" placeholder:"SEED" help:"The first seed; the others follow it."`
 	Seed    uint64 `placeholder:"SEED" help:"Run this seed alone and print its trace."`
-	Faults  []int  `placeholder:"N,..." help:"With --seed: only these faults of its plan, by their numbers."`
+	Faults  []int  `placeholder:"N" help:"With --seed: only these faults of its plan, by their numbers."`
 	Servers int    `placeholder:"N" help:"Servers on the store, 1 to 3. Default: what the seed chooses, one in half of them."`
 	Workers int    `placeholder:"N" help:"Universes at a time. Default: one per core."`
 	Model   bool   `help:"Also compare every answer with that of the reference model, which takes several times as long."`

@@ -17,7 +17,7 @@ import (
 // storageSettings are the settings of stores that are no files. What the path of the file is called is for each
 // subcommand to say.
 type storageSettings struct {
-	StorageType string `setting:"storage.type" placeholder:"ENGINE" help:"Storage engine: sqlite, postgres or mysql (which is MariaDB too); by default the one whose URL is given, else sqlite."`
+	StorageType string `setting:"storage.type" words:"sqlite,postgres,mysql" placeholder:"ENGINE" help:"Storage engine: sqlite, postgres or mysql (which is MariaDB too); by default the one whose URL is given, else sqlite."`
 
 	StoragePostgresURL       string `setting:"storage.postgres.url" secret:"" name:"storage-postgres-url" placeholder:"URL" help:"The PostgreSQL database, as postgres://user@host:5432/database; what it leaves out is taken from PG* variables."`
 	StoragePostgresListenURL string `setting:"storage.postgres.listen_url" secret:"" name:"storage-postgres-listen-url" placeholder:"URL" help:"The same database past a pooler that passes no notifications; by default --storage-postgres-url."`

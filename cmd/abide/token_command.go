@@ -22,8 +22,8 @@ type tokenCommand struct {
 
 // tokenKeygenCommand writes three files and overwrites none.
 type tokenKeygenCommand struct {
-	Alg string `default:"EdDSA" enum:"EdDSA,ES256,RS256" help:"Algorithm of the tokens: EdDSA, ES256 or RS256."`
-	Out string `default:"." placeholder:"FOLDER" help:"Folder that the files are written to."`
+	Alg string `default:"EdDSA" enum:"EdDSA,ES256,RS256" placeholder:"NAME" help:"Algorithm of the tokens: EdDSA, ES256 or RS256."`
+	Out string `placeholder:"FOLDER" help:"Folder that the files are written to; by default the current one."`
 }
 
 // Run makes the key.

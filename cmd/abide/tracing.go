@@ -18,7 +18,7 @@ import (
 // variable of OpenTelemetry's too, which counts after their own.
 type tracingSettings struct {
 	ObservabilityOTLPEndpoint string       `setting:"observability.otlp_endpoint" name:"observability-otlp-endpoint" variable:"OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL" help:"OpenTelemetry collector that traces are sent to: http://HOST:PORT, https://HOST:PORT, or HOST:PORT for the former. By default there are none."`
-	ObservabilityOTLPProtocol string       `setting:"observability.otlp_protocol" name:"observability-otlp-protocol" variable:"OTEL_EXPORTER_OTLP_PROTOCOL" placeholder:"NAME" help:"How the collector is spoken to: grpc, or http/protobuf; by default the latter on port 4318, else grpc."`
+	ObservabilityOTLPProtocol string       `setting:"observability.otlp_protocol" name:"observability-otlp-protocol" variable:"OTEL_EXPORTER_OTLP_PROTOCOL" words:"grpc,http/protobuf" placeholder:"NAME" help:"How the collector is spoken to: grpc, or http/protobuf; by default the latter on port 4318, else grpc."`
 	ObservabilityTraceSample  ratio        `setting:"observability.trace_sample" default:"0.01" placeholder:"RATIO" help:"Share of requests without a traceparent that are recorded, from 0 to 1. Those with one are recorded if it says sampled."`
 	ObservabilitySlowRequest  milliseconds `setting:"observability.slow_request" default:"1s" placeholder:"DURATION" help:"A request that takes so long is a line in the log, with where its time went; 0 for none."`
 }
