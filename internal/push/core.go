@@ -42,7 +42,9 @@ type Core struct {
 	flights map[flightKey]*flight
 	tasks   map[taskKey][]*flight // the executes among them
 	busy    int                   // slots that are taken
-	ring    *list.List            // of lanes that may have something to send
+	held    [trusts]int           // of them, by the trust of the lane that has taken them
+	kept    [trusts]int           // flights, likewise
+	rings   [trusts]*list.List    // of lanes that may have something to send
 	alarms  alarms
 	seq     uint64
 
@@ -54,16 +56,18 @@ type Core struct {
 
 	walks    [kinds]walk
 	hungry   [kinds][]*lane
-	openN    int // queues that are to be looked into
 	queueN   int // queues that are remembered
 	scanAt   [kinds]pause
 	servers  servers
 	watching int // queues of other servers that are remembered
 	starving []*lane
 
-	draining bool
-	notices  []Notice
-	stats    Stats
+	draining    bool
+	notices     []Notice
+	told        int   // notices of this noticeSpanMs
+	toldSinceMs int64 // its beginning
+	omitted     int   // notices that were too many
+	stats       Stats
 }
 
 // pause is when calls of a sort may be made again.
@@ -84,11 +88,15 @@ func (p *pause) after(nowMs int64, err error) {
 
 // NewCore returns a core that knows of no message.
 func NewCore(l Limits, transports []Served) *Core {
-	return &Core{
+	c := &Core{
 		limits: l.withDefaults(), transports: transports,
 		routes: map[string]route{}, lanes: map[laneKey]*lane{}, flights: map[flightKey]*flight{}, tasks: map[taskKey][]*flight{},
-		ring: list.New(), stats: Stats{Transports: make([]TransportStats, len(transports))},
+		stats: Stats{Transports: make([]TransportStats, len(transports))},
 	}
+	for t := range trusts {
+		c.rings[t] = list.New()
+	}
+	return c
 }
 
 // advance lets time pass: pauses end.
@@ -99,6 +107,7 @@ func (c *Core) advance(nowMs int64) int64 {
 		switch f := a.flight; {
 		case a.lane != nil:
 			c.rouse(c.nowMs, a.lane)
+			c.feed(a.lane)
 		case f.state == resting && f.untilMs <= c.nowMs:
 			c.enqueue(c.nowMs, f)
 		}
@@ -141,6 +150,7 @@ func (c *Core) HintClaimed(nowMs int64, workspace, id string, version int64) {
 				f.claimed = true
 				f.lane.claimed++
 				c.progress(nowMs, f.lane)
+				c.entrust(f)
 			}
 		default:
 			if f.state <= resting && f.state != sending {
@@ -188,6 +198,8 @@ func (c *Core) track(nowMs int64, f *flight) bool {
 		c.tasks[key] = append(c.tasks[key], f)
 	}
 	c.flights[f.key()] = f
+	f.trust = f.lane.trust()
+	c.kept[f.trust]++
 	f.sinceMs = nowMs
 	f.lane.flights++
 	f.lane.usedMs = nowMs
@@ -218,6 +230,7 @@ func (c *Core) drop(nowMs int64, f *flight) {
 func (c *Core) forget(f *flight) {
 	f.state = gone
 	delete(c.flights, f.key())
+	c.kept[f.trust]--
 	if f.kind == KindExecute {
 		key := taskKey{f.workspace, f.id}
 		of := c.tasks[key][:0:0]
@@ -240,9 +253,11 @@ type Notice struct {
 	Transport, Lane string
 	Failing         bool
 	Error           string
+	// Omitted is how many notices were left out before this one, of which there are too many at times.
+	Omitted int
 }
 
-// TakeNotices returns what is new about destinations, in order. Of very many at once some are left out.
+// TakeNotices returns what is new about destinations, in order.
 func (c *Core) TakeNotices() []Notice {
 	out := c.notices
 	c.notices = nil
@@ -313,7 +328,18 @@ func (c *Core) unsent(nowMs int64, f *flight, err error) {
 		c.of(f).Failed++
 		c.failed(nowMs, f.lane, f.lastErr, 0)
 	}
-	f.state, f.untilMs = resting, nowMs+pauseMs
+	c.rouse(nowMs, f.lane)
+	f.state = resting
+	c.entrust(f)
+	if f.trust == doubted && c.kept[doubted] >= most(doubted, c.limits.MaxFlights) {
+		// Its place is for another message. Instead of it its lane pauses, until which no walk brings it back.
+		l := f.lane
+		pauseMs = max(pauseMs, jittered(doubled(l.failures, c.limits.RetryMsFirst, c.limits.RetryMsMax), l.key.name, l.failures))
+		c.rest(l, nowMs+pauseMs)
+		c.forget(f)
+		return
+	}
+	f.untilMs = nowMs + pauseMs
 	c.alarm(alarm{atMs: f.untilMs, flight: f})
 }
 

@@ -29,6 +29,7 @@ type flight struct {
 	lane      *lane
 	state     flightState
 	place     *list.Element // in the lane's line
+	trust     trust         // of its lane, when it was last looked at
 
 	sinceMs  int64 // since when it is known
 	attempts int   // sends that were begun

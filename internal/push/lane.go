@@ -36,7 +36,8 @@ type lane struct {
 	lastErr  string
 	usedMs   int64 // when it last had anything to do
 
-	ring   *list.Element // in the core's ring, while it may have something to send
+	ring   *list.Element // in one of the core's rings, while it may have something to send
+	ringOf trust         // which one
 	queues map[queueKey]*queue
 	open   [kinds]*list.List // of queues that are to be looked into
 	hungry [kinds]bool       // it is in the core's list of lanes with such queues, and with room
@@ -116,9 +117,9 @@ func (c *Core) laneOf(address string) *lane {
 
 // room is how many more messages of l may wait in memory.
 func (c *Core) room(l *lane) int {
-	free := c.limits.MaxFlights - len(c.flights)
-	if l.flights >= free {
-		return 0
+	free := c.memory(l)
+	if l.flights >= free || l.untilMs > c.nowMs && free < most(doubted, c.limits.MaxFlights)/2 {
+		return 0 // where it is scarce, memory is not for waiting
 	}
 	return min(max(minReady, min(2*l.window, c.limits.MaxReady))-l.line.Len(), free)
 }
@@ -128,38 +129,52 @@ func (c *Core) wants(nowMs int64, l *lane) bool {
 	return l.line.Len() > 0 && l.untilMs <= nowMs && l.inFlight-l.claimed < l.window && l.inFlight < l.concurrency
 }
 
-// share reports whether l may have one more of the slots, of which at least one is free. One that has shown that it is
+// share reports whether l may have one more of the slots, of which at least one is free for its trust. One that has shown that it is
 // quick may have as many as are left to others. One that has not may have the less the fewer there are, but for the first,
 // so that hundreds of destinations that hang leave room for one that does not.
 func (c *Core) share(l *lane) bool {
-	free, all := c.limits.MaxOutstanding-c.busy, c.limits.MaxOutstanding
+	t := l.trust()
+	free, all := left(t, &c.held, c.limits.MaxOutstanding), most(t, c.limits.MaxOutstanding)
 	if l.window > firstWindow {
 		return l.inFlight < free
 	}
 	return l.inFlight == 0 || l.inFlight < l.window*free/all*free/all
 }
 
-// rouse puts l into the ring if it has something to send.
+// rouse puts l into the ring of its trust if it has something to send.
 func (c *Core) rouse(nowMs int64, l *lane) {
+	if l.ring != nil && l.ringOf != l.trust() {
+		c.rings[l.ringOf].Remove(l.ring)
+		l.ring = nil
+	}
 	if l.ring == nil && c.wants(nowMs, l) {
-		l.ring = c.ring.PushBack(l)
+		l.ringOf = l.trust()
+		l.ring = c.rings[l.ringOf].PushBack(l)
 	}
 }
 
 // dispatch gives slots to the lanes that have something to send, one each in turn.
 func (c *Core) dispatch(nowMs int64) {
-	for passed := 0; passed < c.ring.Len() && c.busy < c.limits.MaxOutstanding && !c.draining; {
-		place := c.ring.Front()
+	for t := range trusts {
+		c.dispatchTo(nowMs, t)
+	}
+}
+
+// dispatchTo does that for the lanes of one trust.
+func (c *Core) dispatchTo(nowMs int64, t trust) {
+	ring := c.rings[t]
+	for passed := 0; passed < ring.Len() && left(t, &c.held, c.limits.MaxOutstanding) > 0 && !c.draining; {
+		place := ring.Front()
 		l := place.Value.(*lane)
 		if !c.mine(l) {
 			c.leave(nowMs, l)
 		}
 		if !c.wants(nowMs, l) {
-			c.ring.Remove(place)
+			ring.Remove(place)
 			l.ring = nil
 			continue
 		}
-		c.ring.MoveToBack(place)
+		ring.MoveToBack(place)
 		if !c.share(l) {
 			passed++
 			continue
@@ -167,8 +182,10 @@ func (c *Core) dispatch(nowMs int64) {
 		passed = 0
 		f := l.line.Remove(l.line.Front()).(*flight)
 		f.place, f.state = nil, checking
+		c.entrust(f)
 		l.inFlight++
 		c.busy++
+		c.held[f.trust]++
 		c.checks[f.kind].push(f)
 		c.feed(l)
 	}
@@ -188,6 +205,7 @@ func (c *Core) release(nowMs int64, f *flight) {
 		f.lane.claimed--
 	}
 	c.busy--
+	c.held[f.trust]--
 	c.rouse(nowMs, f.lane)
 }
 
@@ -215,18 +233,33 @@ func (c *Core) failed(nowMs int64, l *lane, text string, afterMs int64) {
 		pauseMs := doubled(l.troubles, c.limits.RetryMsFirst, c.limits.RetryMsMax)
 		untilMs = max(untilMs, nowMs+jittered(pauseMs, l.key.name, l.troubles))
 	}
-	if untilMs > max(nowMs, l.untilMs) {
+	if untilMs > nowMs {
+		c.rest(l, untilMs)
+	}
+}
+
+// rest makes l pause at least until then.
+func (c *Core) rest(l *lane, untilMs int64) {
+	if untilMs > l.untilMs {
 		l.untilMs = untilMs
 		c.alarm(alarm{atMs: untilMs, lane: l})
 	}
 }
 
-// tell notes that something about l is worth a line in the log.
+// tell notes that something about l is worth a line in the log, unless there are very many: whoever makes promises names
+// the destinations.
 func (c *Core) tell(l *lane, n Notice) {
-	n.Transport, n.Lane = c.transports[l.key.transport].Name, l.key.name
-	if len(c.notices) < maxNotices {
-		c.notices = append(c.notices, n)
+	if c.nowMs-c.toldSinceMs >= noticeSpanMs {
+		c.told, c.toldSinceMs = 0, c.nowMs
 	}
+	if c.told >= maxNotices {
+		c.omitted++
+		return
+	}
+	c.told++
+	n.Transport, n.Lane, n.Omitted = c.transports[l.key.transport].Name, l.key.name, c.omitted
+	c.omitted = 0
+	c.notices = append(c.notices, n)
 }
 
 // prune forgets lanes that have had nothing to do for long, and queues that no walk meets any more.

@@ -2,6 +2,7 @@ package push
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"abide/internal/deliver"
@@ -63,6 +64,111 @@ func TestHangingHostsShareWhatIsThere(t *testing.T) {
 	r.hint(execute("t", 0, "http://good/"))
 	if s := only(t, r.settle()); s.Address != "http://good/" {
 		t.Errorf("%+v", s)
+	}
+}
+
+// However many hosts hang, and however often, one that is known to answer gets its messages at once, and once those have
+// hung, so does one that nothing is known of.
+func TestSlotsAreNeverAllOfHostsThatHang(t *testing.T) {
+	r := newRig(t, Limits{MaxOutstanding: 100})
+	hang := func(name string) {
+		for host := range 300 {
+			r.hint(execute(fmt.Sprintf("%s%d", name, host), 0, fmt.Sprintf("http://%s%d/", name, host)))
+		}
+		r.pass(100)
+	}
+	r.hint(execute("known", 0, "http://known/"))
+	r.end(only(t, r.settle()), nil)
+	hang("a")
+	if len(r.sends) != 75 {
+		t.Fatalf("hosts that hang have %d slots", len(r.sends))
+	}
+	r.hint(execute("known again", 0, "http://known/"))
+	r.end(only(t, r.settle()), nil)
+	for range 4 { // all have hung once, and do so again
+		for _, s := range append([]*Send(nil), r.sends...) {
+			r.end(s, errDown)
+		}
+		r.pass(2000)
+	}
+	r.pass(60_000)
+	if len(r.sends) != 50 {
+		t.Fatalf("hosts that hang have %d slots", len(r.sends))
+	}
+	r.hint(execute("new", 0, "http://new/"))
+	r.end(only(t, r.settle()), nil)
+	hang("b")
+	if len(r.sends) != 75 {
+		t.Fatalf("hosts that hang have %d slots", len(r.sends))
+	}
+}
+
+// More messages that nobody takes than fit into memory, of more destinations: others get theirs all the same, and those
+// that nobody takes are all tried, again and again.
+func TestMemoryIsNeverAllOfHostsThatFail(t *testing.T) {
+	r := newRig(t, Limits{MaxFlights: 40})
+	const dead = 100
+	tries := map[string]int{}
+	pass := func(ms int64) {
+		for end := r.nowMs + ms; r.nowMs < end; {
+			r.pass(100)
+			for _, s := range append([]*Send(nil), r.sends...) {
+				tries[s.Address]++
+				if strings.HasPrefix(s.Address, "http://dead") {
+					r.end(s, errDown)
+				} else {
+					r.end(s, nil)
+				}
+			}
+			if len(r.core.flights) > 40 {
+				t.Fatalf("%d in memory", len(r.core.flights))
+			}
+		}
+	}
+	for host := range dead {
+		r.hint(execute(fmt.Sprintf("t%d", host), 0, fmt.Sprintf("http://dead%d/", host)))
+		r.unblock(fmt.Sprintf("p%d", host), fmt.Sprintf("http://dead%d/", host))
+	}
+	pass(120_000)
+	r.hint(execute("good", 0, "http://good/"))
+	r.box.queueUnblock("w", "found", "http://zz/") // which only a walk finds
+	pass(2500)
+	if tries["http://good/"] != 1 || tries["http://zz/"] != 1 {
+		t.Errorf("hosts that answer were sent %d and %d", tries["http://good/"], tries["http://zz/"])
+	}
+	clear(tries)
+	pass(300_000)
+	sum, seldom := 0, dead
+	for host := range dead {
+		n := tries[fmt.Sprintf("http://dead%d/", host)]
+		sum, seldom = sum+n, min(seldom, n)
+	}
+	if seldom < 2 || sum > dead*20 {
+		t.Errorf("in five minutes a host that fails was tried %d times, all of them %d times", seldom, sum)
+	}
+	if n := len(r.core.TakeNotices()); n > 8*maxNotices {
+		t.Errorf("%d notices", n)
+	}
+}
+
+// More queues that cannot be sent than are remembered do not hide one that can.
+func TestQueuesAreNeverAllOfHostsThatHang(t *testing.T) {
+	r := newRig(t, Limits{})
+	for i := range maxOpen + 500 {
+		r.box.queueUnblock("w", "p", fmt.Sprintf("http://hangs/%d", i))
+	}
+	r.box.queueUnblock("w", "p", "http://zz/") // behind them all
+	found := false
+	for end := r.nowMs + 60_000; r.nowMs < end && !found; {
+		for _, s := range r.pass(1000) {
+			found = found || s.Address == "http://zz/"
+		}
+	}
+	if !found {
+		t.Error("it is not found")
+	}
+	if len(r.core.flights) > 2*minReady+MaxPage || r.core.queueN > maxOpen+1 {
+		t.Errorf("%d messages and %d queues are remembered", len(r.core.flights), r.core.queueN)
 	}
 }
 
@@ -220,7 +326,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d sent, %d left", len(sent), r.box.left())
 	}
 	r.pass(2*quietMsMax + laneIdleMs + 10_000)
-	if len(r.core.lanes) != 0 || r.core.queueN != 0 || r.core.openN != 0 || len(r.core.flights) != 0 {
+	if len(r.core.lanes) != 0 || r.core.queueN != 0 || len(r.core.flights) != 0 {
 		t.Errorf("kept: %d lanes, %d queues, %d flights", len(r.core.lanes), r.core.queueN, len(r.core.flights))
 	}
 }

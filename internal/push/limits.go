@@ -49,7 +49,7 @@ const (
 	pacedSteps = 8
 	// quietMsMax is how seldom a queue is looked into in which everything has been known.
 	quietMsMax = 30_000
-	// maxOpen is how many queues wait to be looked into. What is over it is met by the next walk.
+	// maxOpen is how many queues are remembered, but for one of each lane with room. What is over it is met by the next walk.
 	maxOpen = 16_384
 	// laneIdleMs is how long a lane without messages is remembered.
 	laneIdleMs = 60_000
@@ -64,8 +64,9 @@ const (
 	// maxErrorBytes is how much of an error's text is kept.
 	maxErrorBytes = 300
 
-	// maxNotices is how many notices wait to be taken.
-	maxNotices = 64
+	// maxNotices is how many notices there are in noticeSpanMs.
+	maxNotices   = 64
+	noticeSpanMs = 60_000
 
 	callPauseMsMin = 50
 	callPauseMsMax = 5000

@@ -98,6 +98,9 @@ func (p *Pusher) endStep() {
 	}
 	p.mu.Unlock()
 	for _, n := range notices {
+		if n.Omitted > 0 {
+			p.log.Warn("push: more destinations have begun to fail, or work again, than are told", "left_out", n.Omitted)
+		}
 		if n.Failing {
 			p.log.Warn("push: messages to a destination are not accepted; they stay queued and are sent again", "transport", n.Transport, "destination", n.Lane, "error", n.Error)
 		} else {

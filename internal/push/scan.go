@@ -40,7 +40,8 @@ type walk struct {
 func (c *Core) look(l *lane, key queueKey, fresh bool) {
 	q := l.queues[key]
 	if q == nil {
-		if c.queueN >= maxOpen {
+		// A lane that has room has one in any case, whatever others have left no room for.
+		if c.queueN >= maxOpen && (l.open[key.kind].Len() > 0 || c.room(l) <= 0) {
 			return // the next walk meets it
 		}
 		q = &queue{key: key, lane: l}
@@ -59,7 +60,6 @@ func (c *Core) look(l *lane, key queueKey, fresh bool) {
 
 func (c *Core) open(q *queue) {
 	q.place = q.lane.open[q.key.kind].PushBack(q)
-	c.openN++
 	c.feed(q.lane)
 }
 
@@ -101,7 +101,7 @@ func (c *Core) takeScan(nowMs int64, cl Class) *Job {
 	if c.draining || nowMs < c.scanAt[k].atMs {
 		return nil
 	}
-	walkDue := nowMs >= w.atMs && c.openN < maxOpen
+	walkDue := nowMs >= w.atMs
 	if !walkDue || !w.asksLast {
 		if j := c.takeAsks(cl); j != nil {
 			w.asksLast = true
@@ -133,7 +133,6 @@ func (c *Core) takeAsks(cl Class) *Job {
 			continue
 		}
 		q := l.open[k].Remove(l.open[k].Front()).(*queue)
-		c.openN--
 		q.place, q.asking = nil, true
 		limit := min(max(room, minPage), MaxPage)
 		if !c.mine(l) {
@@ -227,7 +226,7 @@ func (c *Core) paged(nowMs int64, q *queue, found []*flight, next string) {
 		if c.flights[f.key()] != nil {
 			continue
 		}
-		if len(c.flights) >= c.limits.MaxFlights {
+		if c.memory(q.lane) <= 0 {
 			c.open(q) // this page once more, when there is room
 			return
 		}
@@ -240,7 +239,7 @@ func (c *Core) paged(nowMs int64, q *queue, found []*flight, next string) {
 	case q.again:
 		q.cursor, q.found, q.met, q.again = "", false, false, false
 		c.open(q)
-	case q.met && !q.found:
+	case q.met && !q.found && c.queueN <= maxOpen:
 		q.quietMs = min(max(2*q.quietMs, c.pollMs()), quietMsMax)
 		q.quietUntilMs = nowMs + q.quietMs
 	default:
