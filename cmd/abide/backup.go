@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -18,6 +19,9 @@ type backupCommand struct {
 
 // Validate checks the arguments; kong calls it.
 func (c *backupCommand) Validate() error {
+	if c.From == "" || c.To == "" {
+		return errors.New("give the path of the data file, and that of the file to make")
+	}
 	for _, name := range []string{c.From, c.To} {
 		a, err := parseAddress(name)
 		if err != nil {

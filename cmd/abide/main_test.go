@@ -109,6 +109,7 @@ func TestUsageErrors(t *testing.T) {
 		{"check a b", "", "b"},
 		{"check redis://h", "", "redis:// is no store"},
 		{"copy a", "", "<to>"},
+		{"backup a", "", "the file to make"},
 		{"copy a redis://h", "", "TO: redis:// is no store"},
 		{"copy :memory: b", "", "FROM:"},
 		{"migrate --storage-sqlite-path :memory:", "", "path of a file"},
