@@ -13,7 +13,7 @@ import (
 type limitSettings struct {
 	LimitsRequests             int `setting:"limits.requests" default:"4096" placeholder:"N" help:"Requests that may be in work or wait for it at once; one more is answered 503."`
 	LimitsRequestsPerWorkspace int `setting:"limits.requests_per_workspace" default:"0" placeholder:"N" help:"The same of one workspace, answered 429; 0 stands for half of --limits-requests."`
-	LimitsBufferedBytes        int `setting:"limits.buffered_bytes" default:"67108864" placeholder:"BYTES" help:"Memory that larger request bodies may take while they come in; one that does not fit is answered 503."`
+	LimitsBufferedBytes        int `setting:"limits.buffered_bytes" default:"134217728" placeholder:"BYTES" help:"Memory that larger request bodies may take until they are answered, and larger answers besides. A body that does not fit is answered 503, or 429 when its workspace has half of it."`
 	LimitsConnections          int `setting:"limits.connections" default:"16384" placeholder:"N" help:"Connections that may be open at once besides streams; one more is answered 503. No more than the process may open files."`
 	LimitsWorkspaces           int `setting:"limits.workspaces" default:"10000" placeholder:"N" help:"Workspaces that the store may have; a request that would make one more is answered 403."`
 

@@ -38,8 +38,8 @@ const (
 	DefaultMaxInFlight = 4096
 	// DefaultMaxWorkspaceInFlight is the number of them that may be of one workspace.
 	DefaultMaxWorkspaceInFlight = DefaultMaxInFlight / 2
-	// DefaultMaxBufferedBytes bounds the memory of request bodies being received.
-	DefaultMaxBufferedBytes = 64 << 20
+	// DefaultMaxBufferedBytes bounds the memory of the bodies of requests, and that of answers.
+	DefaultMaxBufferedBytes = 128 << 20
 )
 
 // Engine serves requests. Its methods are called from many goroutines at once.
@@ -87,8 +87,10 @@ type Options struct {
 	MaxInFlight int
 	// MaxWorkspaceInFlight bounds those of one workspace; one more is answered 429.
 	MaxWorkspaceInFlight int
-	// MaxBufferedBytes bounds the bodies being received, all together; one that does not fit is answered
-	// 503. It must hold at least one body of protocol.MaxBodyBytes.
+	// MaxBufferedBytes bounds the bodies above 4 KiB of requests that have not been answered, all together; one that does
+	// not fit is answered 503, or 429 if its workspace has half of it. It bounds the answers above 4 KiB that are being
+	// written as well, by themselves: the one that has been longest at it is cut off. It must hold two bodies of
+	// protocol.MaxBodyBytes.
 	MaxBufferedBytes int64
 	// Observe, if not nil, is told of every request to the protocol as it is answered: its kind as the client named
 	// it, or "" or "unknown" if that could not be read, the status of the answer, and how long it took from the head of the
@@ -111,6 +113,7 @@ type Handler struct {
 	o        Options
 	cors     *cors
 	bodies   budget
+	answers  answers
 	shares   shares
 	draining atomic.Bool
 	refusals tally
@@ -142,7 +145,7 @@ func New(engine Engine, o Options) (*Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Handler{engine: engine, o: o, cors: c, bodies: budget{limit: o.MaxBufferedBytes},
+	return &Handler{engine: engine, o: o, cors: c, bodies: budget{limit: o.MaxBufferedBytes}, answers: answers{limit: o.MaxBufferedBytes},
 		slow:     slowLog{after: func(d time.Duration, f func()) { time.AfterFunc(d, f) }},
 		shares:   shares{limit: o.MaxInFlight, each: o.MaxWorkspaceInFlight, by: map[string]*share{}},
 		decoding: make(chan struct{}, largeDecodes)}, nil
@@ -239,8 +242,11 @@ const (
 	retryAfter = "1"
 	stopping   = "The server is stopping; nothing was done, try again"
 	tooMany    = "This workspace has too many requests at once (limits.requests_per_workspace); nothing was done, try again"
-	late       = "The server did not come to this request in time; nothing was done, try again"
-	busy       = "The server has too many requests at once (limits.requests); nothing was done, try again"
+	// What is said of large bodies.
+	tooManyBytes = "This workspace has too many large requests at once (half of limits.buffered_bytes); nothing was done, try again"
+	fullOfBytes  = "The server has too many large requests at once (limits.buffered_bytes); nothing was done, try again"
+	late         = "The server did not come to this request in time; nothing was done, try again"
+	busy         = "The server has too many requests at once (limits.requests); nothing was done, try again"
 )
 
 // serveProtocol serves POST /: reads the body, decodes, asks the engine, answers.
@@ -251,11 +257,12 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 		plain(w, http.StatusForbidden, "Refused: this request comes from a web page of another origin; allow its origin with --server-cors-allow-origin")
 		return
 	}
-	in := takeBuffer()
-	if failure := h.readBody(w, r, in); failure != nil {
-		h.dropBody(in)
+	in, held := takeBuffer(), charge{workspace: workspace}
+	defer func() { h.bodies.give(&held, held.bytes) }()
+	if failure := h.readBody(w, r, in, &held); failure != nil {
+		in.put()
 		w.Header().Set("Connection", "close")
-		if failure.status == http.StatusServiceUnavailable {
+		if failure.status == http.StatusServiceUnavailable || failure.status == http.StatusTooManyRequests {
 			w.Header().Set("Retry-After", retryAfter)
 		}
 		h.finish(&t, "", failure.status)
@@ -271,20 +278,34 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 	}
 	out := takeBuffer()
 	out.bytes = protocol.AppendResponse(out.bytes, env.Kind, env.CorrID, reply)
+	reply.Body = nil // what is left of it is in out: whoever reads slowly keeps no more than that
+	h.bodies.give(&held, held.bytes)
 	challenge(w, reply.Status)
 	if reply.Status == protocol.StatusUnavailable || reply.Status == protocol.StatusTooManyRequests {
 		w.Header().Set("Retry-After", retryAfter)
 	}
 	h.finish(&t, env.Kind, reply.Status)
-	h.write(w, reply.Status, out.bytes)
+	h.answer(w, reply.Status, out.bytes)
 	out.put()
+}
+
+// answer writes an answer, within the memory that there is for large ones.
+func (h *Handler) answer(w http.ResponseWriter, status int, body []byte) {
+	if cap(body) > firstBuffer {
+		written, cut := h.answers.begin(w, int64(cap(body)))
+		defer h.answers.end(written)
+		if cut {
+			h.o.Log.Warn("large answers take all the memory that there is for them (limits.buffered_bytes); the slowest are cut off")
+		}
+	}
+	h.write(w, status, body)
 }
 
 // decode reads an envelope and its data, and ends the use of the body. First failure wins: envelope, version, token,
 // kind, data, rights. It returns a request and the claims of its bearer, or nil and a reply that refuses. Either way
 // env says what to echo.
 func (h *Handler) decode(r *http.Request, workspace string, in *buffer, env *protocol.Envelope) (protocol.Request, *auth.Claims, protocol.Reply) {
-	defer h.dropBody(in)
+	defer in.put()
 	done := h.decodingTurn(in)
 	var err error
 	*env, err = protocol.DecodeEnvelope(in.bytes)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"abide/protocol"
@@ -18,7 +17,7 @@ const (
 	firstBuffer = 4 << 10
 	// maxKept is the largest buffer that waits for its next use.
 	maxKept = 64 << 10
-	// maxDrained is how much of a body that is too large is read and thrown away, so that the client is not
+	// maxDrained is how much of a body that is refused is read and thrown away, so that the client is not
 	// still sending when the answer comes and sees a reset connection in its place.
 	maxDrained = 16 << 20
 	// drainGrace is how long a body may still come in once the server stops.
@@ -32,7 +31,6 @@ const (
 // buffer is memory for one body or one answer.
 type buffer struct {
 	bytes []byte
-	taken int64 // of the budget
 }
 
 var buffers = sync.Pool{New: func() any { return &buffer{bytes: make([]byte, 0, firstBuffer)} }}
@@ -47,30 +45,15 @@ func (b *buffer) put() {
 	buffers.Put(b)
 }
 
-// budget bounds the memory that bodies take while they come in, all of them together.
-type budget struct {
-	used  atomic.Int64
-	limit int64
-}
-
-// take reserves n bytes if there are as many.
-func (b *budget) take(n int64) bool {
-	if b.used.Add(n) <= b.limit {
-		return true
-	}
-	b.used.Add(-n)
-	return false
-}
-
 // failure is why a body was not read: a status and a text, since there is no envelope to answer in.
 type failure struct {
 	status  int
 	message string
 }
 
-// readBody reads the body of r into b. The memory grows with what has arrived, not with what was announced:
-// a thousand clients that promise two megabytes and send nothing cost next to nothing.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, b *buffer) *failure {
+// readBody reads the body of r into b, and charges held for it. The memory grows with what has arrived, not with what was
+// announced: a thousand clients that promise two megabytes and send nothing cost next to nothing.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, b *buffer, held *charge) *failure {
 	if r.ContentLength > protocol.MaxBodyBytes {
 		return tooLarge(r)
 	}
@@ -80,8 +63,10 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, b *buffer) *f
 		if reads == 2 {
 			h.receiving.begin(rc)
 		}
-		if len(b.bytes) == cap(b.bytes) && !h.grow(b) {
-			return &failure{http.StatusServiceUnavailable, busy}
+		if len(b.bytes) == cap(b.bytes) {
+			if refused := h.grow(b, held); refused != letIn {
+				return noRoom(r, refused)
+			}
 		}
 		n, err := r.Body.Read(b.bytes[len(b.bytes):cap(b.bytes)])
 		b.bytes = b.bytes[:len(b.bytes)+n]
@@ -148,31 +133,39 @@ func (r *receiving) cutAll() {
 var longAgo = time.Unix(1, 0)
 
 // grow doubles the memory of b, up to the largest body and the byte that proves a larger one.
-func (h *Handler) grow(b *buffer) bool {
-	size := min(2*cap(b.bytes), protocol.MaxBodyBytes+1)
-	if !h.bodies.take(int64(size)) {
-		return false
+func (h *Handler) grow(b *buffer, held *charge) refused {
+	size, before := min(2*cap(b.bytes), protocol.MaxBodyBytes+1), held.bytes
+	if refused := h.bodies.take(held, int64(size)); refused != letIn {
+		return refused
 	}
 	grown := make([]byte, len(b.bytes), size)
 	copy(grown, b.bytes)
-	h.bodies.used.Add(-b.taken)
-	b.bytes, b.taken = grown, int64(size)
-	return true
+	b.bytes = grown
+	h.bodies.give(held, before)
+	return letIn
 }
 
-// dropBody ends the use of a body.
-func (h *Handler) dropBody(b *buffer) {
-	h.bodies.used.Add(-b.taken)
-	b.taken = 0
-	b.put()
+// noRoom reads on for a while and says that a body does not fit into the memory for bodies.
+func noRoom(r *http.Request, refused refused) *failure {
+	discard(r)
+	if refused == shareFull {
+		return &failure{http.StatusTooManyRequests, tooManyBytes}
+	}
+	return &failure{http.StatusServiceUnavailable, fullOfBytes}
 }
 
-// tooLarge reads on for a while and reports a 413. A client that waits for a go-ahead has sent nothing yet.
-func tooLarge(r *http.Request) *failure {
+// discard reads the rest of a body that is refused, up to maxDrained. A client that waits for a go-ahead has sent nothing
+// yet.
+func discard(r *http.Request) {
 	if r.Header.Get("Expect") == "" && r.ContentLength <= maxDrained {
 		// Whatever ends this, the answer is the same.
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrained)
 	}
+}
+
+// tooLarge reads on for a while and reports a 413.
+func tooLarge(r *http.Request) *failure {
+	discard(r)
 	return &failure{http.StatusRequestEntityTooLarge,
 		fmt.Sprintf("Failed to buffer the request body: it is larger than %d bytes, the limit (MaxBodyBytes)", protocol.MaxBodyBytes)}
 }
