@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 
 	"abide/internal/cli"
 	"abide/protocol"
@@ -93,5 +94,19 @@ func positive(flag string, d duration) error {
 	if d <= 0 {
 		return errors.New("--" + flag + " is missing or empty: give it a span of time, such as 30s")
 	}
+	return nil
+}
+
+// pageLimit is the largest number of records that a search lists. The client takes 0 for none given, so what the server would
+// refuse is refused here.
+type pageLimit int
+
+// UnmarshalText parses a limit; kong calls it.
+func (l *pageLimit) UnmarshalText(text []byte) error {
+	n, err := strconv.Atoi(string(text))
+	if err != nil || n < 1 || n > protocol.MaxSearchLimit {
+		return fmt.Errorf("%.20q is not a number from 1 to %d", text, protocol.MaxSearchLimit)
+	}
+	*l = pageLimit(n)
 	return nil
 }

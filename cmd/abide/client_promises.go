@@ -107,10 +107,10 @@ func (c *promisesCancel) Run(in surroundings, p *promisesCommand) error {
 
 type promisesSearch struct {
 	watchFlags
-	State  string  `words:"pending,resolved,rejected,rejected_canceled,rejected_timedout" placeholder:"STATE" help:"Only these: pending, resolved, rejected, rejected_canceled or rejected_timedout."`
-	Tags   *string `placeholder:"JSON" help:"Only those with all these tags."`
-	Limit  int     `default:"100" placeholder:"N" help:"The largest number to list, up to 1000."`
-	Cursor string  `placeholder:"CURSOR" help:"Where the last page told to go on."`
+	State  string    `words:"pending,resolved,rejected,rejected_canceled,rejected_timedout" placeholder:"STATE" help:"Only these: pending, resolved, rejected, rejected_canceled or rejected_timedout."`
+	Tags   *string   `placeholder:"JSON" help:"Only those with all these tags."`
+	Limit  pageLimit `default:"100" placeholder:"N" help:"The largest number to list, up to 1000."`
+	Cursor string    `placeholder:"CURSOR" help:"Where the last page told to go on."`
 }
 
 // Run lists promises.
@@ -119,7 +119,7 @@ func (c *promisesSearch) Run(in surroundings, p *promisesCommand) error {
 	if err != nil {
 		return err
 	}
-	return p.watch(in, c.watchFlags, &protocol.PromiseSearch{State: protocol.PromiseState(c.State), Tags: tags, Limit: c.Limit, Cursor: c.Cursor}, showPromises, never)
+	return p.watch(in, c.watchFlags, &protocol.PromiseSearch{State: protocol.PromiseState(c.State), Tags: tags, Limit: int(c.Limit), Cursor: c.Cursor}, showPromises, never)
 }
 
 type promisesRegisterCallback struct {

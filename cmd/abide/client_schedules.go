@@ -74,9 +74,9 @@ func (c *schedulesDelete) Run(in surroundings, p *schedulesCommand) error {
 
 type schedulesSearch struct {
 	watchFlags
-	Tags   *string `placeholder:"JSON" help:"Only those whose promises have all these tags."`
-	Limit  int     `default:"10" placeholder:"N" help:"The largest number to list, up to 1000."`
-	Cursor string  `placeholder:"CURSOR" help:"Where the last page told to go on."`
+	Tags   *string   `placeholder:"JSON" help:"Only those whose promises have all these tags."`
+	Limit  pageLimit `default:"10" placeholder:"N" help:"The largest number to list, up to 1000."`
+	Cursor string    `placeholder:"CURSOR" help:"Where the last page told to go on."`
 }
 
 // Run lists schedules.
@@ -85,7 +85,7 @@ func (c *schedulesSearch) Run(in surroundings, p *schedulesCommand) error {
 	if err != nil {
 		return err
 	}
-	return p.watch(in, c.watchFlags, &protocol.ScheduleSearch{Tags: tags, Limit: c.Limit, Cursor: c.Cursor}, showSchedules, never)
+	return p.watch(in, c.watchFlags, &protocol.ScheduleSearch{Tags: tags, Limit: int(c.Limit), Cursor: c.Cursor}, showSchedules, never)
 }
 
 type schedulesPreview struct {

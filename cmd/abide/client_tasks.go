@@ -297,12 +297,12 @@ func (c *tasksContinue) Run(in surroundings, p *tasksCommand) error {
 
 type tasksSearch struct {
 	watchFlags
-	State  string `words:"pending,acquired,suspended,halted,fulfilled" placeholder:"STATE" help:"Only these: pending, acquired, suspended, halted or fulfilled."`
-	Limit  int    `default:"100" placeholder:"N" help:"The largest number to list, up to 1000."`
-	Cursor string `placeholder:"CURSOR" help:"Where the last page told to go on."`
+	State  string    `words:"pending,acquired,suspended,halted,fulfilled" placeholder:"STATE" help:"Only these: pending, acquired, suspended, halted or fulfilled."`
+	Limit  pageLimit `default:"100" placeholder:"N" help:"The largest number to list, up to 1000."`
+	Cursor string    `placeholder:"CURSOR" help:"Where the last page told to go on."`
 }
 
 // Run lists tasks.
 func (c *tasksSearch) Run(in surroundings, p *tasksCommand) error {
-	return p.watch(in, c.watchFlags, &protocol.TaskSearch{State: protocol.TaskState(c.State), Limit: c.Limit, Cursor: c.Cursor}, showTasks, never)
+	return p.watch(in, c.watchFlags, &protocol.TaskSearch{State: protocol.TaskState(c.State), Limit: int(c.Limit), Cursor: c.Cursor}, showTasks, never)
 }

@@ -248,7 +248,7 @@ func TestClientFailures(t *testing.T) {
 		{"promises create p --timeout 42", exitUsage, "42s"},
 		{"promises create p --timeout 0s", exitUsage, "no time"},
 		{"promises create p --timeout 1h2", exitUsage, "units"},
-		{"promises create p --timeout=", exitUsage, "longer than 0"},
+		{"promises create p --timeout=", exitUsage, "missing or empty"},
 		{"promises create p --timeout 1s --param {", exitFailure, "Invalid --param JSON"},
 		{"promises create p --timeout 1s --tags []", exitFailure, "Invalid --tags JSON"},
 		{"promises create p --timeout 1s --param {} --data x", exitUsage, "not both"},
@@ -267,6 +267,9 @@ func TestClientFailures(t *testing.T) {
 		{"invoke i -f f --json-args null", exitFailure, "Invalid --json-args JSON"},
 		{"schedules preview '61 * * * *'", exitFailure, "minute"},
 		{"schedules preview @daily -n 0", exitUsage, "--count"},
+		{"promises search --limit 0", exitUsage, "from 1 to 1000"},
+		{"tasks search --limit 1001", exitUsage, "from 1 to 1000"},
+		{"schedules search --limit x", exitUsage, "from 1 to 1000"},
 		{"completion tcsh", exitUsage, "bash"},
 		{"serve -S http://x", exitUsage, "-S"},
 	} {

@@ -38,7 +38,8 @@ func newLogger(w io.Writer, level logLevel) *slog.Logger {
 // search may be another than was thought.
 func (e *environment) warn(logger *slog.Logger) {
 	for _, name := range e.unknown() {
-		logger.Warn("environment variable is not a setting of this version and is ignored", "name", name)
+		rest, _ := splitPrefix(name)
+		logger.Warn("environment variable is not a setting of this version and is ignored"+e.didYouMean(keyOf(rest)), "name", name)
 	}
 	if e.file == nil || e.file.path == "" {
 		return
