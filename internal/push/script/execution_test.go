@@ -125,6 +125,25 @@ func TestScriptThatTakesItsTimeToEnd(t *testing.T) {
 	}
 }
 
+// A script and what it has started have one grace together: the second does not get another when the first is over.
+func TestStubbornProcessesEndTogether(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, script.Options{GraceMs: 1500})
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	ended := r.begin(ctx, r.script("p", `trap '' TERM
+		(while kill -0 $$; do sleep 0.05; done; sleep 0.3; touch `+r.file("outlived")+`; sleep 1000) &
+		touch `+r.file("here")+`; while :; do sleep 0.01; done`))
+	within(t, "the script runs", func() bool { _, err := os.Stat(r.file("here")); return err == nil })
+	stop()
+	if err := wait(t, ended); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(r.file("outlived")); err == nil {
+		t.Error("a process that ignores SIGTERM outlived its script, which did too")
+	}
+}
+
 func TestInterruptedTransportBeginsNothing(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, script.Options{})

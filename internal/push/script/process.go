@@ -74,12 +74,14 @@ func (x *execution) execute(ctx context.Context, what program, text string) (*en
 	}
 	ownGroup(cmd)
 	asked := false
+	var late *time.Timer // ends the grace of all that the script has started at once; WaitDelay is of its first process alone
 	cmd.Cancel = func() error {
 		asked = true
 		if what.container {
 			x.docker(what.path, "stop", "-t", strconv.Itoa(int(x.grace.Seconds()+0.5)), name)
 			return nil
 		}
+		late = time.AfterFunc(x.grace, func() { killGroup(cmd.Process) })
 		return askGroup(cmd.Process)
 	}
 	cmd.WaitDelay = x.grace // between that and its end
@@ -90,6 +92,9 @@ func (x *execution) execute(ctx context.Context, what program, text string) (*en
 	err = cmd.Wait()
 	if asked {
 		endGroup(cmd.Process, x.grace)
+		if late != nil {
+			late.Stop()
+		}
 	} else {
 		read.await(x.grace) // of what it has left in the background
 		endGroup(cmd.Process, 0)

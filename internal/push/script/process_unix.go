@@ -31,9 +31,12 @@ func endGroup(first *os.Process, grace time.Duration) {
 	if awaitGroup(first.Pid, grace) {
 		return
 	}
-	_ = syscall.Kill(-first.Pid, syscall.SIGKILL)
+	killGroup(first)
 	awaitGroup(first.Pid, killWait)
 }
+
+// killGroup ends all of a group that is left.
+func killGroup(first *os.Process) { _ = syscall.Kill(-first.Pid, syscall.SIGKILL) }
 
 // awaitGroup waits until a group has no processes, and reports whether that came about within limit.
 func awaitGroup(group int, limit time.Duration) bool {
