@@ -4,9 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"abide/internal/bench"
@@ -21,18 +18,6 @@ type serverOptions struct {
 	debug     bool
 	hosts     []string // the only names that the server answers to; empty: any
 	guard     *guard   // what runServer has opened in front
-}
-
-// echo is how soon after the first a second signal is the same one: supervisors signal a process and then its
-// group.
-const echo = 100 * time.Millisecond
-
-// stopSignals gives the signals that ask the process to end.
-func stopSignals() <-chan os.Signal {
-	// Room for two: the second one ends the process at once and must not be lost.
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	return signals
 }
 
 // runServer serves until a signal, and then stops: it refuses new requests, ends the streams, finishes the
