@@ -33,5 +33,8 @@ func (s *authSettings) Validate() error {
 	case s.AuthPublicKey == auth.Unsigned && s.AuthJWKS != "":
 		return errors.New("--auth-publickey is none and there is an --auth-jwks: either signatures are checked or they are not")
 	}
+	if err := auth.CheckJWKS(s.AuthJWKS); err != nil {
+		return fmt.Errorf("--auth-jwks: %w", err)
+	}
 	return nil
 }

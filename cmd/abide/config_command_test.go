@@ -209,6 +209,14 @@ func TestAskedForProtectionIsNotLeftOut(t *testing.T) {
 	if r := runWith(nil, "config", "check", "--auth-jwks", "https://127.0.0.1:1/jwks"); r.code != exitOK { // nothing is fetched
 		t.Errorf("an address: exit %d, %s", r.code, r.stderr)
 	}
+	for _, address := range []string{"http://keys.example/jwks", "https://u:pass@keys.example/jwks", "ftp://127.0.0.1/jwks", "https://"} {
+		for _, command := range []string{"serve --server-port 0", "config check"} { // what serve refuses, check does not call good
+			r := runWith(nil, append(strings.Fields(command), "--auth-jwks", address)...)
+			if r.code != exitUsage || !strings.Contains(r.stderr, "--auth-jwks: it must be") || strings.Contains(r.stderr, "pass") {
+				t.Errorf("%s, keys at %s: exit %d, %s", command, address, r.code, r.stderr)
+			}
+		}
+	}
 }
 
 func TestConfigCheck(t *testing.T) {
@@ -283,9 +291,10 @@ func TestSecretsFromFiles(t *testing.T) {
 		t.Errorf("URL %q", s.StoragePostgresURL)
 	}
 	for environ, says := range map[string]string{
-		"ABIDE_STORAGE__POSTGRES__URL_FILE=" + secret + " ABIDE_STORAGE__POSTGRES__URL=postgres://h/db": "use one of them",
-		"ABIDE_STORAGE__POSTGRES__URL_FILE=" + secret + ".none":                                         "url.none",
-		"ABIDE_STORAGE__POSTGRES__URL_FILE=" + writeIn(t, "empty", "\n"):                                "is empty",
+		"ABIDE_STORAGE__POSTGRES__URL_FILE=" + secret + " ABIDE_STORAGE__POSTGRES__URL=postgres://h/db":   "use one of them",
+		"ABIDE_STORAGE__POSTGRES__URL_FILE=" + secret + ".none":                                           "url.none",
+		"ABIDE_STORAGE__POSTGRES__URL_FILE=" + writeIn(t, "empty", "\n"):                                  "is empty",
+		"ABIDE_STORAGE__POSTGRES__URL_FILE=" + writeIn(t, "large", strings.Repeat("x", maxSecretBytes+1)): "is larger than",
 	} {
 		if r := runWith(strings.Fields(environ), "config", "check"); r.code != exitUsage || !strings.Contains(r.stderr, says) || strings.Contains(r.stderr, "u:p") {
 			t.Errorf("%s: exit %d, %s", environ, r.code, r.stderr)

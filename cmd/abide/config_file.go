@@ -188,17 +188,18 @@ func flagValue(value any, flag *kong.Flag) (any, error) {
 	return nil, errors.New("it is a table; its settings stand below it")
 }
 
-// maxSecretBytes bounds a file that holds a secret.
-const maxSecretBytes = 64 << 10
+const (
+	// maxSecretBytes bounds a file that holds a secret.
+	maxSecretBytes = 64 << 10
+	// maxCertificateBytes bounds a file of certificates; that of all authorities there are is a quarter of a megabyte.
+	maxCertificateBytes = 4 << 20
+)
 
 // readSecret reads a secret from a file, without the line feed that editors put at the end.
 func readSecret(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	switch {
-	case err != nil:
+	text, err := config.ReadFile(path, maxSecretBytes)
+	if err != nil {
 		return "", err
-	case len(text) > maxSecretBytes:
-		return "", fmt.Errorf("%s is larger than %d bytes", path, maxSecretBytes)
 	}
 	secret := strings.TrimRight(string(text), "\r\n")
 	if secret == "" {

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	"abide/internal/config"
 	"abide/internal/deliver"
 	"abide/internal/engine"
 	"abide/internal/push"
@@ -157,7 +157,7 @@ func (s *pushSettings) authorities() (*x509.CertPool, error) {
 	if s.HTTPPushCAFile == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(s.HTTPPushCAFile)
+	text, err := config.ReadFile(s.HTTPPushCAFile, maxCertificateBytes)
 	if err != nil {
 		return nil, fmt.Errorf("transports.http_push.ca_file: %w", err)
 	}

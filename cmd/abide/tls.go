@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"abide/internal/config"
 )
 
 // tlsSettings say how the listener is encrypted. Without a certificate it is not.
@@ -84,7 +85,7 @@ func (c *certificates) take(now time.Time) error {
 			continue
 		}
 		var err error
-		if texts[i], err = os.ReadFile(path); err != nil {
+		if texts[i], err = config.ReadFile(path, maxCertificateBytes); err != nil {
 			return fmt.Errorf("TLS: %w", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"abide/internal/auth"
+	"abide/internal/config"
 )
 
 // tokenCommand makes keys and tokens for development. In production an identity provider does.
@@ -96,7 +97,7 @@ func (c *tokenNewCommand) Validate() error {
 
 // Run prints the token alone, so that it can be put into a variable.
 func (c *tokenNewCommand) Run(in surroundings) error {
-	key, err := os.ReadFile(c.Key)
+	key, err := config.ReadFile(c.Key, maxSecretBytes)
 	if errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("there is no private key %s: make one with abide token keygen, or name yours with --key", c.Key)
 	}

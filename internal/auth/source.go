@@ -93,9 +93,12 @@ func readAtMost(r io.Reader, limit int64) ([]byte, error) {
 // urlSource fetches a key set. Whoever can change what is fetched can make tokens, so it must come over TLS, except
 // from this machine.
 func urlSource(setting, address string, client *http.Client) (*source, error) {
+	if err := CheckJWKS(address); err != nil {
+		return nil, fmt.Errorf("%s: %w", setting, err)
+	}
 	u, err := url.Parse(address)
-	if err != nil || !fetchable(u) {
-		return nil, fmt.Errorf("%s: it must be a path, or a URL that begins with https:// (http:// for loopback addresses alone), without a user", setting)
+	if err != nil {
+		return nil, err
 	}
 	fetcher := *client
 	fetcher.Timeout = fetchTimeout
@@ -111,6 +114,18 @@ func urlSource(setting, address string, client *http.Client) (*source, error) {
 		parse: ParseJWKS,
 		read:  func(ctx context.Context) ([]byte, error) { return fetch(ctx, &fetcher, address) },
 	}, nil
+}
+
+// CheckJWKS checks a value of Options.JWKS as far as it can be without the network: a URL that keys may not be fetched from
+// is an error.
+func CheckJWKS(value string) error {
+	if !isURL(value) {
+		return nil
+	}
+	if u, err := url.Parse(value); err != nil || !fetchable(u) {
+		return errors.New("it must be a path, or a URL that begins with https:// (http:// for loopback addresses alone), without a user")
+	}
+	return nil
 }
 
 // fetchable reports whether keys may be fetched from u.

@@ -6,6 +6,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -58,16 +59,24 @@ func Search(dir string) (path string, err error) {
 	}
 }
 
-// Load reads the settings of a file. The error names the file and, if it is about the text, the line.
-func Load(path string) ([]Setting, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > MaxFileBytes {
-		err = fmt.Errorf("%s is larger than %d bytes", path, MaxFileBytes)
-	}
+// ReadFile reads a file of at most limit bytes; a larger one is an error. It does not ask how large the file says that it
+// is: devices and pipes do not know.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(path)
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return text, err
+}
+
+// Load reads the settings of a file. The error names the file and, if it is about the text, the line.
+func Load(path string) ([]Setting, error) {
+	text, err := ReadFile(path, MaxFileBytes)
 	if err != nil {
 		return nil, err
 	}

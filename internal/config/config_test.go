@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -156,4 +157,23 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestReadFile: what has no end is not read to its end. A device says that it is empty.
+func TestReadFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("12345"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := ReadFile(path, 5); err != nil || string(text) != "12345" {
+		t.Errorf("%q, %v", text, err)
+	}
+	for _, path := range []string{path, "/dev/zero"} {
+		if _, err := ReadFile(path, 4); err == nil || !strings.Contains(err.Error(), "larger than 4 bytes") && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := Load("/dev/zero"); err == nil {
+		t.Error("a file without an end was read")
+	}
 }
