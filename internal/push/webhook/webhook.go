@@ -173,11 +173,29 @@ func (t *Transport) Send(ctx context.Context, m push.Message) error {
 	return fmt.Errorf("the target has redirected more than %d times", maxRedirects)
 }
 
-// bare is an error without the URL, whose query may be a secret.
+// bare is an error without the URL, whose query may be a secret, and without the addresses of what was connected to or
+// asked: clients may see it, and how the networks around the server are laid out is none of their business.
 func bare(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
 		err = of.Err
+	}
+	var lookup *net.DNSError
+	if errors.As(err, &lookup) {
+		what := "its name could not be looked up"
+		switch {
+		case lookup.IsNotFound:
+			what = "there is no such host"
+		case lookup.IsTimeout:
+			what = "its name could not be looked up in time"
+		}
+		return errors.New(what)
+	}
+	var op *net.OpError
+	for errors.As(err, &op) {
+		if err = op.Err; !errors.As(err, new(*net.OpError)) && !errors.Is(err, push.ErrRefused) {
+			err = fmt.Errorf("%s: %w", op.Op, err)
+		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the target did not answer in time: %w", err)

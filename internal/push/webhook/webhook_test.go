@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -317,6 +318,58 @@ func TestSignatures(t *testing.T) {
 			t.Errorf("%.20q is accepted", bad)
 		} else if strings.Contains(err.Error(), "c2hvcnQ") {
 			t.Errorf("the error shows the secret: %v", err)
+		}
+	}
+}
+
+// What an error says to clients names no address: not of what a name stands for, not of a name server.
+func TestErrorsTellNoAddresses(t *testing.T) {
+	s, _ := counted(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, _ := w.(http.Hijacker).Hijack()
+		_ = conn.(*net.TCPConn).SetLinger(0)
+		_ = conn.Close()
+	})
+	_, reset, _ := net.SplitHostPort(s.Listener.Addr().String())
+	closed := httptest.NewServer(nil)
+	_, gone, _ := net.SplitHostPort(closed.Listener.Addr().String())
+	closed.Close()
+	resolver, _ := nameServer(t, "127.0.0.1")
+	silent, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, c := range []struct {
+		what, allow, port string
+		change            func(*Options)
+		want              string
+	}{
+		{"a private address", "", "80", nil, "refused: internal.example is not on the public Internet"},
+		{"a port that nobody listens at", "internal.example", gone, nil, "connection refused"},
+		{"a connection that is cut off", "internal.example", reset, nil, "reset"},
+		{"a name server that is silent", "internal.example", "80", func(o *Options) {
+			o.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+				return net.Dial("udp4", silent.LocalAddr().String())
+			}}
+			o.ConnectTimeout = 200 * time.Millisecond
+		}, "time"},
+		{"a proxy that is away", "internal.example", "80", func(o *Options) {
+			o.Proxy = func(*http.Request) (*url.URL, error) { return url.Parse("http://user:secret@127.0.0.1:" + gone) }
+		}, "connection refused"},
+	} {
+		o := options()
+		o.Rules, o.Resolver = rules(t, c.allow, ""), resolver
+		if c.change != nil {
+			c.change(&o)
+		}
+		err := newTransport(t, o).Send(t.Context(), message("http://internal.example:"+c.port+"/?token=secret"))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want that it says %q", c.what, err, c.want)
+		} else if strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %q tells too much", c.what, err)
+		}
+		if refused := errors.Is(err, push.ErrRefused); refused != (c.allow == "") {
+			t.Errorf("%s: refused is %v", c.what, refused)
 		}
 	}
 }
