@@ -44,6 +44,7 @@ type Core struct {
 	busy    int                   // slots that are taken
 	held    [trusts]int           // of them, by the trust of the lane that has taken them
 	kept    [trusts]int           // flights, likewise
+	large   [trusts]int           // bytes of large messages that are with the transports, likewise
 	rings   [trusts]*list.List    // of lanes that may have something to send
 	alarms  alarms
 	seq     uint64

@@ -30,6 +30,8 @@ type flight struct {
 	state     flightState
 	place     *list.Element // in the lane's line
 	trust     trust         // of its lane, when it was last looked at
+	bytes     int           // of its promise, once the store has shown it; 0 of an execute
+	loaded    int           // of them, those that are counted, while it is with the transport
 
 	sinceMs  int64 // since when it is known
 	attempts int   // sends that were begun

@@ -186,13 +186,20 @@ func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 			continue // claimed meanwhile
 		}
 		s, yes := found[f.key()]
+		if s.Promise != nil {
+			f.bytes = len(s.Promise.Param) + len(s.Promise.Value)
+		}
 		switch {
 		case r.Err != nil:
 			c.checks[j.kind].push(f)
 		case !yes:
 			c.of(f).Dropped++
 			c.drop(nowMs, f)
+		case !c.fits(f):
+			c.release(nowMs, f)
+			c.put(nowMs, f)
 		default:
+			c.load(f)
 			f.state = sending
 			f.attempts++
 			s.Transport, s.flight = f.lane.transport, f

@@ -183,6 +183,10 @@ func (c *Core) dispatchTo(nowMs int64, t trust) {
 		f := l.line.Remove(l.line.Front()).(*flight)
 		f.place, f.state = nil, checking
 		c.entrust(f)
+		if !c.fits(f) {
+			c.put(nowMs, f)
+			continue
+		}
 		l.inFlight++
 		c.busy++
 		c.held[f.trust]++
@@ -206,6 +210,8 @@ func (c *Core) release(nowMs int64, f *flight) {
 	}
 	c.busy--
 	c.held[f.trust]--
+	c.large[f.trust] -= f.loaded
+	f.loaded = 0
 	c.rouse(nowMs, f.lane)
 }
 

@@ -151,6 +151,52 @@ func TestMemoryIsNeverAllOfHostsThatFail(t *testing.T) {
 	}
 }
 
+// Large messages on their way are bounded by their bytes, however many slots are free: those to hosts that hang leave room
+// for others, small ones always go, and each goes in the end.
+func TestLargeMessagesAreBoundedByTheirBytes(t *testing.T) {
+	r := newRig(t, Limits{MaxLargeBytes: 10 * largeBytes * 2})
+	r.box.valueBytes = func(id string) int {
+		if strings.HasPrefix(id, "large") {
+			return largeBytes * 2
+		}
+		return largeBytes
+	}
+	r.unblock("small known", "http://known/")
+	r.end(only(t, r.settle()), nil)
+	for i := range 100 {
+		r.unblock(fmt.Sprintf("large%d", i), fmt.Sprintf("http://h%d/", i))
+	}
+	for i := range 20 {
+		r.unblock(fmt.Sprintf("small%d", i), fmt.Sprintf("http://s%d/", i))
+	}
+	r.pass(1000)
+	large := 0
+	for _, s := range r.sends {
+		if strings.HasPrefix(s.ID, "large") {
+			large++
+		}
+	}
+	if large != 7 || len(r.sends) != 7+20 { // three quarters are for hosts of which nothing is known
+		t.Fatalf("%d large ones are on their way, of %d", large, len(r.sends))
+	}
+	before := r.box.calls["check"]
+	r.pass(60_000)
+	if n := r.box.calls["check"] - before; n > 1 {
+		t.Errorf("the store was asked %d times for what does not fit", n)
+	}
+	r.unblock("large known", "http://known/")
+	r.end(only(t, r.settle()), nil)
+	for end := r.nowMs + 60_000; r.nowMs < end && r.box.left() > 0; {
+		for _, s := range append([]*Send(nil), r.sends...) {
+			r.end(s, nil)
+		}
+		r.pass(100)
+	}
+	if r.box.left() != 0 || r.core.large != [trusts]int{} || r.core.held != [trusts]int{} || r.core.kept != [trusts]int{} {
+		t.Errorf("%d left, %v bytes, %v slots and %v messages are counted", r.box.left(), r.core.large, r.core.held, r.core.kept)
+	}
+}
+
 // More queues that cannot be sent than are remembered do not hide one that can.
 func TestQueuesAreNeverAllOfHostsThatHang(t *testing.T) {
 	r := newRig(t, Limits{})

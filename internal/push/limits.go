@@ -10,6 +10,9 @@ type Limits struct {
 	// MaxFlights is how many messages are held in memory, those that wait and those that pause after a failure among them.
 	// Default 32,768. The rest stays in the store. It is shared as MaxOutstanding is.
 	MaxFlights int
+	// MaxLargeBytes is how many bytes the promises of messages above largeBytes that are on their way may have together. Each
+	// is in memory two or three times. Default 64 MiB. It is shared as MaxOutstanding is.
+	MaxLargeBytes int
 	// MaxReady is how many messages of one lane wait in memory for their turn, if the lane is quick. Default 512.
 	MaxReady int
 	// PollMs is the longest time between two looks for queues that hold messages. Default 1,000; where servers share a
@@ -33,6 +36,10 @@ type Limits struct {
 const (
 	// sharedPollMs is the longest time between two looks where servers share a store.
 	sharedPollMs = 250
+	// largeBytes is up to which size a message is none of MaxLargeBytes, which slots bound well enough. largePauseMs is when one
+	// that has not fitted is tried again.
+	largeBytes   = 32 << 10
+	largePauseMs = 250
 	// firstWindow is how many messages may be on their way to a lane of which nothing is known yet. Each that is accepted
 	// or claimed makes it one more, up to the transport's Concurrency.
 	firstWindow = 8
@@ -86,6 +93,7 @@ func (l Limits) withDefaults() Limits {
 	}
 	orInt(&l.MaxOutstanding, 1024)
 	orInt(&l.MaxFlights, 32_768)
+	orInt(&l.MaxLargeBytes, 64<<20)
 	orInt(&l.MaxReady, 512)
 	orMs(&l.PollMs, 1000)
 	orMs(&l.RetryMsFirst, 1000)

@@ -148,6 +148,9 @@ func (p *Pusher) try(s *Send) (err error) {
 		m.Body = protocol.AppendTracedExecute(nil, p.options.ServerURL(s.Workspace), m.Task, m.Trace)
 	} else {
 		m.Body = protocol.AppendUnblock(nil, *s.Promise)
+		named := *s.Promise
+		named.Param, named.Value = nil, nil
+		m.Promise, s.Promise = &named, nil // a request may be open for minutes, and the record may be large
 	}
 	return s.Transport.Send(p.sendsUntil, m)
 }

@@ -25,6 +25,8 @@ type memOutbox struct {
 	page     int // of a walk; 0 is MaxQueues
 	self     string
 	live     []string
+
+	valueBytes func(id string) int // of a promise; nil: none
 }
 
 func newMemOutbox() *memOutbox {
@@ -191,7 +193,11 @@ func (m *memOutbox) CheckUnblocks(_ context.Context, workspace string, asked []d
 	}
 	for _, u := range asked {
 		if m.unblocks[flightKey{KindUnblock, workspace, u.ID, 0, u.Address}] {
-			queued = append(queued, deliver.Unblock{Workspace: workspace, ID: u.ID, Address: u.Address, Promise: protocol.Promise{ID: u.ID, State: protocol.Resolved}})
+			p := protocol.Promise{ID: u.ID, State: protocol.Resolved}
+			if m.valueBytes != nil {
+				p.Value = make(protocol.Value, m.valueBytes(u.ID))
+			}
+			queued = append(queued, deliver.Unblock{Workspace: workspace, ID: u.ID, Address: u.Address, Promise: p})
 		}
 	}
 	return queued, nil

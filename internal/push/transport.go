@@ -18,7 +18,7 @@ type Message struct {
 	// Address is where it goes, as the client wrote it.
 	Address string
 	Task    protocol.TaskRef
-	// Promise is shared: nobody may change it.
+	// Promise is without param and value, which Body has. Nobody may change it.
 	Promise *protocol.Promise
 	// Body is the message in the protocol's JSON, one line of ASCII. It belongs to the transport.
 	Body []byte

@@ -50,6 +50,26 @@ func left(t trust, taken *[trusts]int, all int) int {
 // memory is how many more messages of l may be held, but for its own share.
 func (c *Core) memory(l *lane) int { return left(l.trust(), &c.kept, c.limits.MaxFlights) }
 
+// fits reports whether the bytes of f may be with a transport now. Slots bound the number of messages, which is no bound of
+// memory where each may carry megabytes. One of any size fits where there is no other.
+func (c *Core) fits(f *flight) bool {
+	return f.bytes <= largeBytes || c.large[f.trust] == 0 || left(f.trust, &c.large, c.limits.MaxLargeBytes) >= f.bytes
+}
+
+// load counts the bytes of f, which is about to be sent.
+func (c *Core) load(f *flight) {
+	if f.bytes > largeBytes {
+		f.loaded = f.bytes
+		c.large[f.trust] += f.loaded
+	}
+}
+
+// put makes f wait until there is room for its bytes, without a slot.
+func (c *Core) put(nowMs int64, f *flight) {
+	f.state, f.untilMs = resting, nowMs+largePauseMs
+	c.alarm(alarm{atMs: f.untilMs, flight: f})
+}
+
 // entrust counts f, and its slot if it has one, by the trust of its lane as it is now.
 func (c *Core) entrust(f *flight) {
 	t := f.lane.trust()
@@ -58,6 +78,8 @@ func (c *Core) entrust(f *flight) {
 	if f.state == sending {
 		c.held[f.trust]--
 		c.held[t]++
+		c.large[f.trust] -= f.loaded
+		c.large[t] += f.loaded
 	}
 	f.trust = t
 }
