@@ -9,6 +9,8 @@
 package metrics
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -66,5 +68,13 @@ func (m *Metrics) Handler(log *slog.Logger) http.Handler {
 // scrapeLog is where Prometheus' handler logs to.
 type scrapeLog struct{ log *slog.Logger }
 
-// Println logs one line.
-func (l scrapeLog) Println(v ...any) { l.log.Error("metrics", "error", fmt.Sprint(v...)) }
+// Println logs one line, unless it is that whoever scrapes has gone away or given up: that is said for each metric.
+func (l scrapeLog) Println(v ...any) {
+	level := slog.LevelError
+	for _, value := range v {
+		if err, ok := value.(error); ok && (errors.Is(err, context.Canceled) || errors.Is(err, http.ErrHandlerTimeout)) {
+			level = slog.LevelDebug
+		}
+	}
+	l.log.Log(context.Background(), level, "metrics", "error", fmt.Sprint(v...))
+}

@@ -243,3 +243,21 @@ func BenchmarkRequest(b *testing.B) {
 		}
 	})
 }
+
+// TestAScraperThatGoesAway is no error of the server's, and Prometheus' handler tells of it once for each metric.
+func TestAScraperThatGoesAway(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		told bool
+	}{
+		{fmt.Errorf("encoding: %w", context.Canceled), false},
+		{http.ErrHandlerTimeout, false},
+		{errors.New("a metric was collected twice"), true},
+	} {
+		var log strings.Builder
+		scrapeLog{slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo}))}.Println("error:", c.err)
+		if told := strings.Contains(log.String(), "level=ERROR"); told != c.told || told != strings.Contains(log.String(), c.err.Error()) {
+			t.Errorf("%v: the log %q", c.err, log.String())
+		}
+	}
+}
