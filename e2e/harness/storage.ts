@@ -3,7 +3,7 @@
 
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { chmodSync, copyFileSync, mkdtempSync } from "node:fs";
+import { chmodSync, cpSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { freePort, temporaryFolder } from "./places.ts";
@@ -68,7 +68,7 @@ export class DatabaseServer {
     const folder = mkdtempSync(join(tmpdir(), "abide-e2e-engine-"));
     chmodSync(folder, 0o711); // PostgreSQL runs as another user than root
     const copy = join(folder, script!.name);
-    copyFileSync(join(scripts, script!.name), copy);
+    cpSync(scripts, folder, { recursive: true }); // one script sources another
     const found = new Child(copy, ["find", ...script!.find, CACHE]);
     if ((await found.ended).code !== 0) {
       throw new Error(`${name} is not installed: internal/testenv/engines/${[script!.name, "install", ...script!.find, CACHE].join(" ")}`);
