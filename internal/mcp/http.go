@@ -3,21 +3,18 @@ package mcp
 import (
 	"net/http"
 	"slices"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Limits of MCP over HTTP.
-const (
-	// maxBodyBytes bounds one message: a payload of our protocol's size, escaped.
-	maxBodyBytes = 8 << 20
-	// sessionIdle is how long a session may be silent before it is forgotten.
-	sessionIdle = 30 * time.Minute
-)
+// maxBodyBytes bounds one message over HTTP: a payload of our protocol's size, escaped.
+const maxBodyBytes = 8 << 20
 
 // Handler serves MCP's streamable HTTP on one path. A caller's bearer token is passed on to the server of the promises;
 // who brings none acts with Options.Token.
+//
+// There are no sessions: without notifications nothing needs one, and whoever can reach the address could begin them
+// without end, since it is the server of the promises that looks at tokens.
 //
 // Web pages are kept out: a request that names an Origin is refused unless that is listed, and one that reaches a
 // loopback address under another host name is refused as well, which is what a page does whose name was made to
@@ -29,7 +26,7 @@ func Handler(o Options, origins []string) (http.Handler, error) {
 	}
 	built := s.build()
 	inner := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return built },
-		&sdk.StreamableHTTPOptions{Logger: s.o.Log, SessionTimeout: sessionIdle, MaxRequestBodyBytes: maxBodyBytes})
+		&sdk.StreamableHTTPOptions{Logger: s.o.Log, Stateless: true, MaxRequestBodyBytes: maxBodyBytes})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if origin := r.Header.Get("Origin"); origin != "" {
 			if !slices.Contains(origins, origin) {

@@ -389,3 +389,30 @@ func TestLinesThatAreNoMessages(t *testing.T) {
 		t.Errorf("answers %q, want %q", got, want)
 	}
 }
+
+// TestNoSessionsOverHTTP: whoever reaches the address may ask again and again to begin, and nothing is kept of it.
+func TestNoSessionsOverHTTP(t *testing.T) {
+	handler, err := Handler(options("http://127.0.0.1:1"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(handler)
+	defer s.Close()
+	for range 3 {
+		r, err := http.NewRequest(http.MethodPost, s.URL, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+
+			`{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if session := answer.Header.Get("Mcp-Session-Id"); answer.StatusCode != http.StatusOK || session != "" {
+			t.Errorf("status %d, session %q", answer.StatusCode, session)
+		}
+	}
+}
