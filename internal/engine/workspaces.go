@@ -7,6 +7,7 @@ import (
 
 	"abide/internal/keyspace"
 	"abide/kv"
+	"abide/protocol"
 )
 
 // DefaultMaxWorkspaces is how many workspaces a store may have unless Options say otherwise. Each costs a walk of the
@@ -66,7 +67,8 @@ func (e *Engine) makeWorkspace(ctx context.Context, workspace string) error {
 	if err := e.countWorkspaces(ctx); err != nil {
 		return err
 	}
-	if e.existing.n >= e.opt.MaxWorkspaces {
+	// The default one is what most clients mean: whoever makes up names must not keep them out.
+	if e.existing.n >= e.opt.MaxWorkspaces && workspace != protocol.DefaultWorkspace {
 		return errNoRoom
 	}
 	found, err := e.findWorkspace(ctx, workspace, true)

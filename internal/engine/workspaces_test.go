@@ -57,6 +57,9 @@ func TestWorkspacesAreBounded(t *testing.T) {
 	if r := createIn(f.limited(Options{MaxWorkspaces: 4}), "w3"); r.Status != protocol.StatusOK {
 		t.Errorf("with a limit of 4: %d %s", r.Status, r.Message)
 	}
+	if r := createIn(f.limited(Options{MaxWorkspaces: 3}), protocol.DefaultWorkspace); r.Status != protocol.StatusOK {
+		t.Errorf("the default workspace, which nobody may keep out: %d %s", r.Status, r.Message)
+	}
 }
 
 func TestWorkspacesMadeAtOnceAreBounded(t *testing.T) {
