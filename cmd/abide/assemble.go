@@ -95,7 +95,7 @@ func openService(logger *slog.Logger, o serverOptions) (*service, error) {
 		return nil, errors.Join(err, s.delivery.Stop(ctx), s.push.Stop(ctx, ctx), store.Close())
 	}
 	s.http = api.NewServer(s.handler, logger)
-	s.http.MaxConnections = o.settings.connections(logger)
+	s.http.MaxConnections = o.settings.openConnections(logger)
 	s.engine.Start(hints{s.delivery, s.push})
 	return s, nil
 }

@@ -83,15 +83,24 @@ func (s *limitSettings) streams() deliver.Limits {
 // database, of messages that it sends.
 const otherFiles = 256
 
-// connections is how many may be open besides streams: the setting's number, or what the limit of open files leaves room
-// for.
-func (s *limitSettings) connections(logger *slog.Logger) int {
+// connections is how many may be open besides streams: the setting's number, or what files leaves room for beyond the
+// streams, but never less than a quarter of what there is. Every stream begins as such a connection, and so does every look at
+// /ready: a server that is told of more streams than it can open must not be deaf.
+func (s *limitSettings) connections(files int) int {
+	available := max(1, files-otherFiles)
+	room := max(1, available-s.TransportsHTTPPollMaxConnections, available/4)
+	return min(room, s.LimitsConnections)
+}
+
+// openConnections is connections with what the system allows the process to open. It warns if that is too little.
+func (s *limitSettings) openConnections(logger *slog.Logger) int {
 	files, known := maxOpenFiles()
-	room := max(1, files-otherFiles-s.TransportsHTTPPollMaxConnections)
-	if !known || room >= s.LimitsConnections {
+	if !known {
 		return s.LimitsConnections
 	}
-	logger.Warn("the process may open fewer files than there may be connections and streams; raise its limit (ulimit -n, LimitNOFILE=)",
-		"files", files, "streams", s.TransportsHTTPPollMaxConnections, "connections", room)
-	return room
+	if wanted := otherFiles + s.TransportsHTTPPollMaxConnections + s.LimitsConnections; wanted > files {
+		logger.Warn("the process may open fewer files than there may be connections and streams; raise its limit (ulimit -n, LimitNOFILE=)",
+			"files", files, "wanted", wanted, "streams", s.TransportsHTTPPollMaxConnections, "connections", s.connections(files))
+	}
+	return s.connections(files)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 )
@@ -39,19 +38,17 @@ func TestLimitsAreChecked(t *testing.T) {
 }
 
 func TestDefaultsThatFollowOthers(t *testing.T) {
-	log := slog.New(slog.DiscardHandler)
-	s := limitSettings{LimitsRequests: 7, LimitsConnections: 10, TransportsHTTPPollMaxConnections: 5, TransportsHTTPPollBufferSize: 1000}
-	if n := s.connections(log); n != 10 {
-		t.Errorf("%d connections, want 10", n)
-	}
-	if files, known := maxOpenFiles(); known {
-		s.LimitsConnections = files - otherFiles - 5
-		if n := s.connections(log); n != files-otherFiles-5 {
-			t.Errorf("%d connections, want %d", n, files-otherFiles-5)
-		}
-		s.LimitsConnections++
-		if n := s.connections(log); n != files-otherFiles-5 {
-			t.Errorf("%d connections, want those that %d files leave room for", n, files)
+	s := limitSettings{LimitsRequests: 7, TransportsHTTPPollBufferSize: 1000}
+	for _, c := range []struct{ files, streams, setting, want int }{
+		{20_000, 1000, 16_384, 16_384},
+		{20_000, 5000, 16_384, 20_000 - otherFiles - 5000},
+		{20_000, 22_000, 16_384, (20_000 - otherFiles) / 4}, // more streams than files: it still answers
+		{20_000, 22_000, 10, 10},
+		{100, 1000, 10, 1},
+	} {
+		s.TransportsHTTPPollMaxConnections, s.LimitsConnections = c.streams, c.setting
+		if n := s.connections(c.files); n != c.want {
+			t.Errorf("%d files, %d streams, %d connections wanted: %d, want %d", c.files, c.streams, c.setting, n, c.want)
 		}
 	}
 	if s.requestsPerWorkspace() != 3 || s.streams().MaxExecutes != maxUnclaimed {
