@@ -38,8 +38,8 @@ type Txn struct {
 
 	server   string // see SignedBy
 	signed   signature
-	hinted   int    // timer signals given
-	earliest int64  // the earliest of them
+	hinted   int   // timer signals given
+	earliest int64 // the earliest of them
 
 	damaged []byte // see Damaged
 }
