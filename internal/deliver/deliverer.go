@@ -184,28 +184,12 @@ func (d *Deliverer) do(ctx context.Context, l *loops.Loop, job *Job) {
 	})
 }
 
-// Health is how delivery is doing.
-type Health struct {
-	Loops [Classes]loops.Health
-	// Panics counts internal errors after which delivery began anew; Panic is the last one.
-	Panics uint64
-	Panic  string
-}
-
-// Health returns the present state.
-func (d *Deliverer) Health() (h Health) {
+// Health returns how its loops are doing.
+func (d *Deliverer) Health() loops.ShellHealth {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	nowMs := d.options.NowMs()
-	for cl := range Classes {
-		h.Loops[cl] = d.loops[cl].Health(nowMs)
-	}
-	h.Panics, h.Panic = d.panics, d.lastPanic
-	return h
+	return loops.HealthOf(d.loops[:], d.options.NowMs(), d.panics, d.lastPanic)
 }
-
-// StuckMs is the longest IdleMs of all loops: what a readiness check compares with its limit.
-func (h Health) StuckMs() int64 { return loops.StuckMs(h.Loops[:]) }
 
 // Stats returns the counters and what is held now.
 func (d *Deliverer) Stats() Stats {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"abide/internal/loops"
 )
 
 func TestFailingOutboxIsRetriedWithBackoff(t *testing.T) {
@@ -21,7 +23,7 @@ func TestFailingOutboxIsRetriedWithBackoff(t *testing.T) {
 	}
 	r.want(r.read(a))
 	r.box.fail = nil
-	r.pass(backoffMsMax)
+	r.pass(loops.MaxCallPauseMs)
 	r.want(r.read(a), "t1@0", "unblock p1")
 	if s := r.core.Stats(); s.Errors[ScanExecutes] == 0 || s.Errors[CheckExecutes] != 1 || s.Errors[CheckUnblocks] != 1 {
 		t.Errorf("stats %+v", s)

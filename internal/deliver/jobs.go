@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"abide/internal/loops"
 	"abide/protocol"
 )
 
@@ -310,7 +311,7 @@ func reportBatch(f *flight) int { return max(1, MaxPage>>(2*f.attempts)) }
 func (c *Core) doneReport(nowMs int64, j *Job, r Result) {
 	if r.Err != nil {
 		c.reportFailures++
-		c.reportAtMs = nowMs + backoffMs(c.reportFailures)
+		c.reportAtMs = nowMs + loops.CallPauseMs(c.reportFailures)
 	} else {
 		c.reportFailures = 0
 	}

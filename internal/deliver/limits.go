@@ -41,12 +41,6 @@ type Limits struct {
 	CallTimeoutMs int64
 }
 
-// Backoff after a failed Outbox call: doubling from the first to the last.
-const (
-	backoffMsMin = 50
-	backoffMsMax = 5000
-)
-
 // maxReportAttempts is how often a message is reported as delivered in vain before it is forgotten. Its
 // entry is still in the outbox then, and is met again by a scan.
 const maxReportAttempts = 5
@@ -77,13 +71,4 @@ func (l Limits) withDefaults() Limits {
 	orMs(&l.PollMs, 1000)
 	orMs(&l.CallTimeoutMs, 5000)
 	return l
-}
-
-// backoffMs is the pause after the given number of failures in a row.
-func backoffMs(failures int) int64 {
-	ms := int64(backoffMsMin)
-	for i := 1; i < failures && ms < backoffMsMax; i++ {
-		ms *= 2
-	}
-	return min(ms, backoffMsMax)
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"abide/internal/loops"
 	"abide/protocol"
 )
 
@@ -429,7 +430,7 @@ func (w *world) settle() {
 	}
 	// The longest that it may take: backoff, then each message a window and a hold after the one before it.
 	messages := len(w.box.executes) + len(w.box.unblocks)
-	end := w.nowMs + 2*backoffMsMax + int64(messages+2)*(2*w.limit.WindowMs+w.limit.HoldMs)
+	end := w.nowMs + 2*loops.MaxCallPauseMs + int64(messages+2)*(2*w.limit.WindowMs+w.limit.HoldMs)
 	for ; w.nowMs < end && !w.idle(); w.nowMs += 100 {
 		w.work(nil)
 		for _, p := range w.conns {

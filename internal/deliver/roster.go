@@ -3,6 +3,8 @@ package deliver
 import (
 	"context"
 	"slices"
+
+	"abide/internal/loops"
 )
 
 // Where several servers share a store, each worker is connected to one of them, and each message is one server's to
@@ -209,7 +211,7 @@ func (c *Core) doneRoster(nowMs int64, j *Job, res Result) {
 	r := &c.roster
 	if res.Err != nil {
 		r.failures++
-		pause := nowMs + backoffMs(r.failures)
+		pause := nowMs + loops.CallPauseMs(r.failures)
 		switch {
 		case j.look:
 			r.lookAtMs = pause

@@ -1,6 +1,10 @@
 package deliver
 
-import "container/heap"
+import (
+	"container/heap"
+
+	"abide/internal/loops"
+)
 
 // takeScan begins the next pages of the lanes that are due. The end of a hold is its business too, because it makes room to
 // scan for.
@@ -106,7 +110,7 @@ func (c *Core) paged(nowMs int64, l *lane, page scanned) {
 		l.failures++
 		l.cursor = "" // perhaps it was the cursor that could not be read
 		l.again = true
-		c.schedule(l, nowMs+backoffMs(l.failures))
+		c.schedule(l, nowMs+loops.CallPauseMs(l.failures))
 		return
 	}
 	l.failures = 0

@@ -108,14 +108,46 @@ func (l *Loop) Health(nowMs int64) Health {
 	return Health{l.name, nowMs - l.progressMs, l.calls, l.failing, l.lastError}
 }
 
-// StuckMs is the longest IdleMs of some loops: what a readiness check compares with its limit.
-func StuckMs(of []Health) int64 {
+// ShellHealth is how the shell of a step core is doing.
+type ShellHealth struct {
+	Loops []Health
+	// Panics counts internal errors after which the core began anew; Panic is the last one.
+	Panics uint64
+	Panic  string
+}
+
+// HealthOf returns the present state of a shell's loops and what is given of its panics. Call it under the core's lock.
+func HealthOf(of []Loop, nowMs int64, panics uint64, last string) ShellHealth {
+	h := ShellHealth{Panics: panics, Panic: last}
+	for i := range of {
+		h.Loops = append(h.Loops, of[i].Health(nowMs))
+	}
+	return h
+}
+
+// StuckMs is the longest IdleMs of all loops: what a readiness check compares with its limit.
+func (h ShellHealth) StuckMs() int64 {
 	longest := int64(math.MinInt64)
-	for _, h := range of {
-		longest = max(longest, h.IdleMs)
+	for _, l := range h.Loops {
+		longest = max(longest, l.IdleMs)
 	}
 	return longest
 }
+
+// Doubled is the pause after so many failures in a row, from 1: firstMs, doubled with each further one, at most mostMs.
+func Doubled(failures int, firstMs, mostMs int64) int64 {
+	ms := firstMs
+	for i := 1; i < failures && ms < mostMs; i++ {
+		ms *= 2
+	}
+	return min(ms, mostMs)
+}
+
+// MaxCallPauseMs is the longest CallPauseMs.
+const MaxCallPauseMs = 5000
+
+// CallPauseMs is the pause after so many failed calls to a store in a row.
+func CallPauseMs(failures int) int64 { return Doubled(failures, 50, MaxCallPauseMs) }
 
 // Call runs a call to a store with a deadline; a panic in it is an error like others.
 func Call(ctx context.Context, timeoutMs int64, call func(ctx context.Context) error) (err error) {

@@ -86,7 +86,7 @@ func TestCalled(t *testing.T) {
 	}
 	l.Called(7, "w", broken)
 	other := loops.New("other", slog.New(slog.DiscardHandler), 0)
-	if h := l.Health(9); !h.Failing || loops.StuckMs([]loops.Health{h, other.Health(9)}) != 9 {
+	if h := loops.HealthOf([]loops.Loop{l, other}, 9, 3, "oops"); len(h.Loops) != 2 || !h.Loops[0].Failing || h.StuckMs() != 9 || h.Panics != 3 || h.Panic != "oops" {
 		t.Errorf("%+v", h)
 	}
 }
@@ -99,6 +99,18 @@ func TestCall(t *testing.T) {
 	}
 	if err = loops.Call(t.Context(), 1000, func(context.Context) error { panic("oops") }); err == nil || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A pause doubles up to its bound, however many failures there were.
+func TestDoubled(t *testing.T) {
+	for failures, want := range map[int]int64{1: 100, 2: 200, 4: 800, 5: 1000, 1 << 30: 1000} {
+		if got := loops.Doubled(failures, 100, 1000); got != want {
+			t.Errorf("after %d failures %d ms, want %d", failures, got, want)
+		}
+	}
+	if first, last := loops.CallPauseMs(1), loops.CallPauseMs(1000); first != 50 || last != loops.MaxCallPauseMs {
+		t.Errorf("calls: %d to %d ms", first, last)
 	}
 }
 

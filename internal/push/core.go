@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"abide/internal/deliver"
+	"abide/internal/loops"
 )
 
 // Served is a transport and the schemes of addresses that it serves.
@@ -84,7 +85,7 @@ func (p *pause) after(nowMs int64, err error) {
 		return
 	}
 	p.failures++
-	p.atMs = nowMs + doubled(p.failures, callPauseMsMin, callPauseMsMax)
+	p.atMs = nowMs + loops.CallPauseMs(p.failures)
 }
 
 // NewCore returns a core that knows of no message.
@@ -310,7 +311,7 @@ func (c *Core) Sent(nowMs int64, s *Send, err error) {
 // unsent takes in that f was not accepted: it pauses, and its lane may.
 func (c *Core) unsent(nowMs int64, f *flight, err error) {
 	f.lastErr = bounded(err.Error())
-	pauseMs := jittered(doubled(f.attempts, c.limits.RetryMsFirst, c.limits.RetryMsMax), f.workspace+"\x00"+f.id, f.attempts)
+	pauseMs := jittered(loops.Doubled(f.attempts, c.limits.RetryMsFirst, c.limits.RetryMsMax), f.workspace+"\x00"+f.id, f.attempts)
 	var later *LaterError
 	switch {
 	case errors.Is(err, ErrRefused):
@@ -335,7 +336,7 @@ func (c *Core) unsent(nowMs int64, f *flight, err error) {
 	if f.trust == doubted && c.kept[doubted] >= most(doubted, c.limits.MaxFlights) {
 		// Its place is for another message. Instead of it its lane pauses, until which no walk brings it back.
 		l := f.lane
-		pauseMs = max(pauseMs, jittered(doubled(l.failures, c.limits.RetryMsFirst, c.limits.RetryMsMax), l.key.name, l.failures))
+		pauseMs = max(pauseMs, jittered(loops.Doubled(l.failures, c.limits.RetryMsFirst, c.limits.RetryMsMax), l.key.name, l.failures))
 		c.rest(l, nowMs+pauseMs)
 		c.forget(f)
 		return

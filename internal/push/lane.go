@@ -3,6 +3,7 @@ package push
 import (
 	"container/list"
 
+	"abide/internal/loops"
 	"abide/protocol"
 )
 
@@ -236,7 +237,7 @@ func (c *Core) failed(nowMs int64, l *lane, text string, afterMs int64) {
 			c.tell(l, Notice{Failing: true, Error: text})
 		}
 		l.window = max(1, l.window/2)
-		pauseMs := doubled(l.troubles, c.limits.RetryMsFirst, c.limits.RetryMsMax)
+		pauseMs := loops.Doubled(l.troubles, c.limits.RetryMsFirst, c.limits.RetryMsMax)
 		untilMs = max(untilMs, nowMs+jittered(pauseMs, l.key.name, l.troubles))
 	}
 	if untilMs > nowMs {

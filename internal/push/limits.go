@@ -74,9 +74,6 @@ const (
 	// maxNotices is how many notices there are in noticeSpanMs.
 	maxNotices   = 64
 	noticeSpanMs = 60_000
-
-	callPauseMsMin = 50
-	callPauseMsMax = 5000
 )
 
 // withDefaults fills in the zero fields.
@@ -102,15 +99,6 @@ func (l Limits) withDefaults() Limits {
 	orMs(&l.TakeOverMs, 10_000)
 	orMs(&l.CallTimeoutMs, 5000)
 	return l
-}
-
-// doubled is a pause after so many failures in a row, from 1: first, doubled with each further one, at most most.
-func doubled(failures int, first, most int64) int64 {
-	ms := first
-	for i := 1; i < failures && ms < most; i++ {
-		ms *= 2
-	}
-	return min(ms, most)
 }
 
 // jittered takes up to half off a pause, by what: messages that failed together do not come back together.

@@ -283,28 +283,12 @@ func (p *Pusher) do(ctx context.Context, l *loops.Loop, job *Job) {
 	})
 }
 
-// Health is how push is doing.
-type Health struct {
-	Loops [Classes]loops.Health
-	// Panics counts internal errors after which push began anew; Panic is the last one.
-	Panics uint64
-	Panic  string
-}
-
-// Health returns the present state.
-func (p *Pusher) Health() (h Health) {
+// Health returns how its loops are doing.
+func (p *Pusher) Health() loops.ShellHealth {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	nowMs := p.options.NowMs()
-	for cl := range Classes {
-		h.Loops[cl] = p.loops[cl].Health(nowMs)
-	}
-	h.Panics, h.Panic = p.panics, p.lastPanic
-	return h
+	return loops.HealthOf(p.loops[:], p.options.NowMs(), p.panics, p.lastPanic)
 }
-
-// StuckMs is the longest IdleMs of all loops: what a readiness check compares with its limit.
-func (h Health) StuckMs() int64 { return loops.StuckMs(h.Loops[:]) }
 
 // Stats returns the counters and what is held now.
 func (p *Pusher) Stats() Stats {
