@@ -114,10 +114,10 @@ func (c *benchCommand) Run(in surroundings, _ *environment) error {
 		return c.runStore(ctx, in)
 	}
 	if c.compares() {
-		return c.runComparison(ctx, in)
+		return c.runReport(ctx, in, c.measureComparison)
 	}
 	if c.stands() {
-		return c.runStanding(ctx, in)
+		return c.runReport(ctx, in, c.measureStanding)
 	}
 	config := c.config()
 	if c.URL == "" {

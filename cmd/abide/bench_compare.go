@@ -71,8 +71,8 @@ func (c *benchCommand) costConfig() bench.CostConfig {
 	}
 }
 
-// runComparison measures and prints the report, one JSON object on stdout.
-func (c *benchCommand) runComparison(ctx context.Context, in surroundings) error {
+// runReport measures with an own server and prints the report, one JSON object on stdout.
+func (c *benchCommand) runReport(ctx context.Context, in surroundings, measure func(ctx context.Context, own bench.OwnServer, say func(string)) (any, error)) error {
 	a, err := c.address("")
 	if err != nil {
 		return err
@@ -87,12 +87,7 @@ func (c *benchCommand) runComparison(ctx context.Context, in surroundings) error
 		own.Flags = append(own.Flags, "--accept-data-loss")
 	}
 	say, clear := benchProgress(in)
-	var report any
-	if bench.Mode(c.Mode) == bench.ModeFlood {
-		report, err = c.runFlood(ctx, own, say)
-	} else {
-		report, err = c.runCost(ctx, own, say)
-	}
+	report, err := measure(ctx, own, say)
 	clear()
 	switch {
 	case ctx.Err() != nil:
@@ -101,6 +96,14 @@ func (c *benchCommand) runComparison(ctx context.Context, in surroundings) error
 		return a.hide(err)
 	}
 	return json.NewEncoder(in.stdout).Encode(report)
+}
+
+// measureComparison runs a mode that compares.
+func (c *benchCommand) measureComparison(ctx context.Context, own bench.OwnServer, say func(string)) (any, error) {
+	if bench.Mode(c.Mode) == bench.ModeFlood {
+		return c.runFlood(ctx, own, say)
+	}
+	return c.runCost(ctx, own, say)
 }
 
 func (c *benchCommand) runFlood(ctx context.Context, own bench.OwnServer, say func(string)) (bench.FloodReport, error) {

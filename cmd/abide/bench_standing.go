@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -61,33 +60,7 @@ func (c *benchCommand) startConfig(own bench.OwnServer) bench.StartConfig {
 	return bench.StartConfig{Promises: promises, Rounds: c.Rounds, SizeBytes: c.Size, Seed: c.Seed, Own: own}
 }
 
-// runStanding measures and prints the report, one JSON object on stdout.
-func (c *benchCommand) runStanding(ctx context.Context, in surroundings) error {
-	a, err := c.address("")
-	if err != nil {
-		return err
-	}
-	own, err := ownServer(in.environ)
-	if err != nil {
-		return err
-	}
-	own.Storage = c.storageFlags(a)
-	own.Flags = c.With
-	if a.acceptDataLoss {
-		own.Flags = append(own.Flags, "--accept-data-loss")
-	}
-	say, clear := benchProgress(in)
-	report, err := c.measureStanding(ctx, own, say)
-	clear()
-	switch {
-	case ctx.Err() != nil:
-		return errInterrupted
-	case err != nil:
-		return a.hide(err)
-	}
-	return json.NewEncoder(in.stdout).Encode(report)
-}
-
+// measureStanding runs a mode that stands.
 func (c *benchCommand) measureStanding(ctx context.Context, own bench.OwnServer, say func(string)) (report any, err error) {
 	if bench.Mode(c.Mode) == bench.ModePolls {
 		config := c.pollsConfig(own)
