@@ -85,10 +85,12 @@ func TestRequest(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
+	// The clock stands, so that a slow machine does not change how long "later" is.
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	later := func(want int64) func(error) bool {
 		return func(err error) bool {
 			var l *push.LaterError
-			return errors.As(err, &l) && l.AfterMs >= want-1500 && l.AfterMs <= want
+			return errors.As(err, &l) && l.AfterMs == want
 		}
 	}
 	status := func(code int, headers ...string) http.HandlerFunc {
@@ -117,7 +119,7 @@ func TestAnswers(t *testing.T) {
 		"410":              {status(410), says("answered 410")},
 		"503":              {status(503), says("answered 503")},
 		"503 later":        {status(503, "Retry-After", "7"), later(7000)},
-		"429 at a time":    {status(429, "Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)), later(3_600_000)},
+		"429 at a time":    {status(429, "Retry-After", now.Add(time.Hour).Format(http.TimeFormat)), later(3_600_000)},
 		"429 in the past":  {status(429, "Retry-After", "Mon, 02 Jan 2006 15:04:05 GMT"), later(0)},
 		"503 nonsense":     {status(503, "Retry-After", "soon"), says("answered 503")},
 		"500 later":        {status(500, "Retry-After", "7"), says("answered 500")},
@@ -165,7 +167,12 @@ func TestAnswers(t *testing.T) {
 			s := httptest.NewServer(c.answer)
 			s.Config.ErrorLog = nil
 			defer s.CloseClientConnections()
-			tr := local(t, func(o *Options) { o.RequestTimeout = 1500 * time.Millisecond })
+			tr := local(t, func(o *Options) {
+				o.RequestTimeout, o.Now = 20*time.Second, func() time.Time { return now }
+				if name == "hangs" || name == "body that never comes" {
+					o.RequestTimeout = 500 * time.Millisecond
+				}
+			})
 			if err := tr.Send(t.Context(), message(s.URL)); !c.want(err) {
 				t.Errorf("%v", err)
 			} else if err != nil && strings.Contains(err.Error(), s.URL) {
