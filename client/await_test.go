@@ -62,22 +62,30 @@ func TestAwait(t *testing.T) {
 
 // TestAwaitNeedsNoMessage: without streams, and through a server that fails for a while, it looks by itself.
 func TestAwaitNeedsNoMessage(t *testing.T) {
-	var failing atomic.Bool
+	// It fails at the first two looks that follow the create, the get and the listener.
+	const before, outage = 3, 2
+	var asked atomic.Int64
+	over := make(chan struct{})
 	c := serverAndClient(t, testserver.Options{Wrap: func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.Contains(r.URL.Path, "/poll/") || failing.Load() {
+			if strings.Contains(r.URL.Path, "/poll/") {
 				http.Error(w, "not here", http.StatusNotFound)
 				return
 			}
-			h.ServeHTTP(w, r)
+			n := asked.Add(1)
+			if n <= before || n > before+outage {
+				h.ServeHTTP(w, r)
+				return
+			}
+			http.Error(w, "not here", http.StatusNotFound)
+			if n == before+outage {
+				close(over)
+			}
 		})
 	}})
 	pendingPromise(t, c, "p", time.Hour)
 	go func() {
-		time.Sleep(20 * time.Millisecond)
-		failing.Store(true)
-		time.Sleep(400 * time.Millisecond)
-		failing.Store(false)
+		<-over
 		_, _ = c.PromiseSettle(context.Background(), protocol.PromiseSettle{ID: "p", State: protocol.Resolved})
 	}()
 	if p, err := c.Await(t.Context(), "p"); err != nil || p.State != protocol.Resolved {

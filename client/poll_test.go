@@ -30,7 +30,7 @@ func poll(t *testing.T, want int, answer func(n int64, w http.ResponseWriter, r 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []protocol.Message
 	err = c.Poll(ctx, "g/1", "p 2", func(m protocol.Message) error {
