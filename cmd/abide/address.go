@@ -47,7 +47,7 @@ func parseAddress(text string) (storeAddress, error) {
 	}
 	a := storeAddress{engine: engine, place: text}
 	if engine == enginePostgres {
-		before, query, found := strings.Cut(rest, "?")
+		before, query, found := cutQuery(rest)
 		if found {
 			schema, others, err := cutParameter(query, "schema")
 			if err != nil {
@@ -96,16 +96,24 @@ var secretParameter = regexp.MustCompile(`(?i)((?:^|[?&])[a-z_]*(?:password|pass
 // well, in the message that says so.
 func withoutPassword(text string) string {
 	scheme, rest, _ := strings.Cut(text, "://")
-	before, query, found := strings.Cut(rest, "?")
+	before, query, found := cutQuery(rest)
 	if i := strings.LastIndexByte(before, '@'); i >= 0 {
 		if user, _, secret := strings.Cut(before[:i], ":"); secret {
 			before = user + ":***" + before[i:]
 		}
 	}
 	if found {
-		before += "?" + secretParameter.ReplaceAllString(query, "${1}***")
+		before += "?" + query
 	}
-	return scheme + "://" + before
+	return scheme + "://" + secretParameter.ReplaceAllString(before, "${1}***")
+}
+
+// cutQuery cuts what stands behind the scheme of a URL before its query. A question mark with an @ behind it is taken for one
+// of a password that was pasted as it is, even if nothing can then be connected to: what is shown must hold none of it.
+func cutQuery(rest string) (before, query string, found bool) {
+	from := strings.LastIndexByte(rest, '@') + 1
+	before, query, found = strings.Cut(rest[from:], "?")
+	return rest[:from] + before, query, found
 }
 
 // urlInText is what may be a URL in a sentence.
@@ -126,13 +134,13 @@ func secrets(text string) (found []string) {
 		}
 	}
 	_, rest, _ := strings.Cut(text, "://")
-	before, query, _ := strings.Cut(rest, "?")
+	before, _, _ := cutQuery(rest)
 	if i := strings.LastIndexByte(before, '@'); i >= 0 {
 		if _, password, ok := strings.Cut(before[:i], ":"); ok && password != "" {
 			add(password)
 		}
 	}
-	for _, parameter := range secretParameter.FindAllString(query, -1) {
+	for _, parameter := range secretParameter.FindAllString(rest, -1) {
 		if _, value, _ := strings.Cut(parameter, "="); value != "" {
 			add(value)
 		}

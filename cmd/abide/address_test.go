@@ -44,6 +44,10 @@ func TestSecretsAreHidden(t *testing.T) {
 		"postgres://h/d?user=u&sslpassword=se%5Bcr%5Det": "postgres://h/d?user=u&sslpassword=***",
 		"mysql://u:se[cr]et/w@h/d":                       "mysql://u:***@h/d",
 		"postgres://u:se[cr]et@h/d?schema=x":             "postgres://u:***@h/d schema x",
+		"postgres://u:s@[]:/%?# x@h/d":                   "postgres://u:***@h/d",
+		"postgres://u:se?cret@h/d?schema=x":              "postgres://u:***@h/d schema x",
+		"postgres://h/d?password=se[cr]et@x&user=u":      "postgres://h/d?password=***&user=u",
+		"mysql://u:s@cr?e=t@h/d":                         "mysql://u:***@h/d",
 	} {
 		a, err := parseAddress(text)
 		if err != nil {
