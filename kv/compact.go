@@ -37,12 +37,7 @@ func Floor(r Reader, partition []byte) (EntryPosition, error) {
 // Errors: ErrLimit for a target ahead of what a snapshot observes or a partition out of bounds; those of
 // Store.View and Run. After ErrCommitUnknown it may be called again: the step is then done or it is not.
 func Compact(ctx context.Context, s Store, partition []byte, target EntryPosition) (floor EntryPosition, more bool, err error) {
-	var bound Position
-	err = s.View(ctx, func(v Snapshot) (err error) {
-		bound = v.Bound()
-		floor, err = Floor(v, partition)
-		return err
-	})
+	bound, floor, err := stands(ctx, s, partition)
 	switch {
 	case err != nil:
 		return EntryPosition{}, false, err
@@ -54,7 +49,11 @@ func Compact(ctx context.Context, s Store, partition []byte, target EntryPositio
 	}
 	// The target is within what the snapshot above observed, and therefore within what this transaction reads:
 	// entries that are committed but not yet in its reach (a neighbour's of the same batch) are all later.
-	_, err = Run(ctx, s, Hints{Background: true, Lane: string(partition)}, func(tx Tx) (err error) {
+	// On engines with round trips what the step reads comes with its batch: otherwise nearly every batch of a busy
+	// store would make two more, for requests to wait in.
+	h := Hints{Background: true, Lane: string(partition), Prefetch: []Range{
+		only(FloorKey(partition)), JournalRange(partition, floor, target)}}
+	_, err = Run(ctx, s, h, func(tx Tx) (err error) {
 		floor, more, err = compactStep(tx, partition, target)
 		return err
 	})
@@ -63,6 +62,29 @@ func Compact(ctx context.Context, s Store, partition []byte, target EntryPositio
 	}
 	return floor, more, nil
 }
+
+// onceViewer is what a Store may also be if its reads are round trips; see batch.Store.ViewOnce.
+type onceViewer interface {
+	ViewOnce(ctx context.Context, prefetch []Range, rows int, fn func(Snapshot) error) error
+}
+
+// stands is what a snapshot observes of a partition: how far it reaches and where the floor is.
+func stands(ctx context.Context, s Store, partition []byte) (bound Position, floor EntryPosition, err error) {
+	look := func(v Snapshot) (err error) {
+		bound = v.Bound()
+		floor, err = Floor(v, partition)
+		return err
+	}
+	if once, ok := s.(onceViewer); ok {
+		err = once.ViewOnce(ctx, []Range{only(FloorKey(partition))}, 1, look)
+	} else {
+		err = s.View(ctx, look)
+	}
+	return bound, floor, err
+}
+
+// only is the range of one key.
+func only(key []byte) Range { return Range{Start: key, End: append(key[:len(key):len(key)], 0)} }
 
 func compactStep(tx Tx, partition []byte, target EntryPosition) (floor EntryPosition, more bool, err error) {
 	floor, err = Floor(tx, partition)

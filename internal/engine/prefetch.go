@@ -24,8 +24,16 @@ type hintedViewer interface {
 
 // snapshot is kv.Store.View with what fn will probably read; read may be nil.
 func (e *Engine) snapshot(ctx context.Context, workspace string, read func(keyspace.Keys) []kv.Range, fn func(kv.Snapshot) error) error {
-	if v, ok := e.store.(hintedViewer); ok && e.prefetches && read != nil {
-		return v.ViewHinted(ctx, read(keyspace.For(workspace, e.layout)), 0, fn)
+	if e.prefetches && read != nil {
+		return e.hinted(ctx, read(keyspace.For(workspace, e.layout)), fn)
+	}
+	return e.store.View(ctx, fn)
+}
+
+// hinted is kv.Store.View with what fn will probably read first.
+func (e *Engine) hinted(ctx context.Context, ranges []kv.Range, fn func(kv.Snapshot) error) error {
+	if v, ok := e.store.(hintedViewer); ok && e.prefetches {
+		return v.ViewHinted(ctx, ranges, 0, fn)
 	}
 	return e.store.View(ctx, fn)
 }
