@@ -116,8 +116,8 @@ func cutQuery(rest string) (before, query string, found bool) {
 	return rest[:from] + before, query, found
 }
 
-// urlInText is what may be a URL in a sentence.
-var urlInText = regexp.MustCompile(`[a-zA-Z0-9+.-]+://\S+`)
+// urlInText is what may be a URL in a sentence, with all that follows: a password that was pasted may hold blanks.
+var urlInText = regexp.MustCompile(`(?s)[a-zA-Z0-9+.-]+://.+`)
 
 // withoutPasswords puts stars for the secrets of every URL in a text: a command line that is not understood may have one
 // where none belongs.

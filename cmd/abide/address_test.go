@@ -73,6 +73,21 @@ func TestSecretsAreHidden(t *testing.T) {
 	}
 }
 
+// TestSecretsOfCommandLinesAreHidden holds sentences about a command line that is not understood against the passwords in it.
+func TestSecretsOfCommandLinesAreHidden(t *testing.T) {
+	for text, shown := range map[string]string{
+		"unexpected argument postgres://u:s@[]:%41 x@h/d?schema=x":         "unexpected argument postgres://u:***@h/d?schema=x",
+		"unexpected argument mysql://u:secret@h/d, and postgres://v:w@i/e": "unexpected argument mysql://u:***@i/e",
+		"unexpected argument http://localhost:8001, and user@host":         "unexpected argument http://localhost:***@host",
+		"unexpected argument postgres://h/d?password=a b":                  "unexpected argument postgres://h/d?password=***",
+		"no such thing as http://localhost:8001 there":                     "no such thing as http://localhost:8001 there",
+	} {
+		if got := withoutPasswords(text); got != shown {
+			t.Errorf("%s\nis shown as %s\nwant        %s", text, got, shown)
+		}
+	}
+}
+
 func TestStorageSettings(t *testing.T) {
 	pg, my := "postgres://h/d", "mysql://h/d"
 	for _, c := range []struct {
