@@ -6,7 +6,6 @@ import (
 	_ "embed" // the scripts
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -116,7 +115,7 @@ func startMySQL(t testing.TB, kind string) (*MySQLServer, error) {
 	if err := exec.Command(path, "find", cacheFolder()).Run(); err != nil {
 		return nil, fmt.Errorf("%s: %w", kind, errNotInstalled)
 	}
-	port := strconv.Itoa(freePort(t))
+	port := strconv.Itoa(FreePort(t))
 	dir := filepath.Join(filepath.Dir(path), "server")
 	process, err := superviseScript(filepath.Join(dir, "log"), path, "serve", dir, port, cacheFolder())
 	if err != nil {
@@ -160,15 +159,4 @@ func (s *MySQLServer) Exec(statements ...string) error {
 		}
 	}
 	return nil
-}
-
-// freePort is a port that nobody listens at.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

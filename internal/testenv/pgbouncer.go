@@ -32,7 +32,7 @@ func PgBouncer(t testing.TB, server string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := unusedPort()
+	port, err := freePort()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +72,8 @@ max_client_conn = 500
 		_ = cmd.Wait()
 	})
 	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
-	err = Eventually(10*time.Second, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	err = Eventually(time.Minute, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		c, err := pgconn.Connect(ctx, u.String())
 		if err == nil {

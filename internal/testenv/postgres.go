@@ -9,7 +9,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -136,7 +135,7 @@ func startPostgres(version string) (*PostgresServer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("PostgreSQL %s: %w", version, errNotInstalled), os.RemoveAll(filepath.Dir(path)))
 	}
-	port, err := unusedPort()
+	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
@@ -150,14 +149,4 @@ func startPostgres(version string) (*PostgresServer, error) {
 		return nil, err
 	}
 	return &PostgresServer{URL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port), process: process}, nil
-}
-
-// unusedPort is one that nobody listens on.
-func unusedPort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

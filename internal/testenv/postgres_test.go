@@ -35,7 +35,7 @@ func TestKilledPostgres(t *testing.T) {
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
-	err := testenv.Eventually(10*time.Second, func() error { return testenv.Exec(s.URL, "SELECT b FROM a") })
+	err := testenv.Eventually(time.Minute, func() error { return testenv.Exec(s.URL, "SELECT b FROM a") })
 	if err != nil {
 		t.Error(err)
 	}

@@ -71,24 +71,28 @@ func TestProxy(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			send := func(text string) (answer string, err error) {
+			send := func(text string, wait time.Duration) (answer string, err error) {
 				if _, err := io.WriteString(c, text); err != nil {
 					return "", err
 				}
-				_ = c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+				_ = c.SetReadDeadline(time.Now().Add(wait))
 				buffer := make([]byte, 1024)
 				n, err := c.Read(buffer)
 				return string(buffer[:n]), err
 			}
-			if answer, err := send("first"); answer != "first" {
+			if answer, err := send("first", time.Minute); answer != "first" {
 				t.Fatalf("%q, %v", answer, err)
 			}
-			answer, err := send("now")
+			wait := time.Minute
+			if !tc.answered && !tc.ends {
+				wait = 300 * time.Millisecond // for nothing
+			}
+			answer, err := send("now", wait)
 			timeout, _ := err.(net.Error)
 			if (answer == "now") != tc.answered || (err != nil && (timeout == nil || !timeout.Timeout())) != tc.ends {
 				t.Errorf("the answer is %q, %v", answer, err)
 			}
-			if err := testenv.Eventually(time.Second, func() error {
+			if err := testenv.Eventually(time.Minute, func() error {
 				if reached := got.Load() == int64(len("firstnow")); reached != tc.reaches {
 					return io.ErrNoProgress
 				}

