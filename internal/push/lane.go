@@ -34,6 +34,7 @@ type lane struct {
 	failures int   // in a row
 	troubles int   // of them, those that made it pause
 	untilMs  int64 // end of its pause
+	askedMs  int64 // until when the destination has asked to be left alone: what it accepts meanwhile takes nothing off that
 	lastErr  string
 	usedMs   int64 // when it last had anything to do
 
@@ -221,7 +222,11 @@ func (c *Core) progress(nowMs int64, l *lane) {
 	if l.troubles > 0 || l.denied {
 		c.tell(l, Notice{})
 	}
-	l.failures, l.troubles, l.untilMs, l.lastErr, l.denied = 0, 0, 0, "", false
+	l.failures, l.troubles, l.lastErr, l.denied = 0, 0, "", false
+	if l.askedMs < l.untilMs {
+		l.untilMs = l.askedMs
+		c.alarm(alarm{atMs: l.untilMs, lane: l})
+	}
 	l.window = min(l.window+1, l.concurrency)
 	c.rouse(nowMs, l)
 	c.feed(l)
@@ -232,6 +237,9 @@ func (c *Core) failed(nowMs int64, l *lane, text string, afterMs int64) {
 	l.failures++
 	l.lastErr = text
 	untilMs := nowMs + afterMs
+	if afterMs > 0 {
+		l.askedMs = max(l.askedMs, untilMs)
+	}
 	if l.failures >= max(failuresInRow, l.window/2) {
 		if l.troubles++; l.troubles == 1 {
 			c.tell(l, Notice{Failing: true, Error: text})
