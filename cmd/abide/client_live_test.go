@@ -189,13 +189,13 @@ func TestWatchEndsWithWhatItWatches(t *testing.T) {
 func TestWatchEndsWithAnInterrupt(t *testing.T) {
 	_, url := live(t)
 	signals := make(chan os.Signal, 1)
-	time.AfterFunc(100*time.Millisecond, func() { signals <- os.Interrupt })
-	var stdout, stderr bytes.Buffer
+	stdout := &noticing{noticed: func() { signals <- os.Interrupt }} // once its first look was shown
+	var stderr bytes.Buffer
 	code := run(words("tasks search --watch --interval 10ms"), surroundings{
-		environ: []string{"ABIDE_URL=" + url}, stdout: &stdout, stderr: &stderr, signals: signals, abort: func() {}, terminal: true,
+		environ: []string{"ABIDE_URL=" + url}, stdout: stdout, stderr: &stderr, signals: signals, abort: func() {}, terminal: true,
 	})
-	if code != exitOK || !strings.Contains(stdout.String(), "Nothing found") || stderr.Len() > 0 {
-		t.Errorf("exit %d: %q %q", code, stdout.String(), stderr.String())
+	if code != exitOK || !strings.Contains(stdout.text.String(), "Nothing found") || stderr.Len() > 0 {
+		t.Errorf("exit %d: %q %q", code, stdout.text.String(), stderr.String())
 	}
 }
 

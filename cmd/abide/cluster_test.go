@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"abide/internal/engine"
+	"abide/internal/testenv"
 )
 
 // A server on a file tells that it is alone.
 func TestClusterOfOneServer(t *testing.T) {
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--observability-metrics-port", fmt.Sprint(port))...)
 	url := fmt.Sprintf("http://127.0.0.1:%d", port)
 	r := runWith(nil, "cluster", "--url", url+"/", "--json")
@@ -51,7 +52,7 @@ func TestClusterErrors(t *testing.T) {
 	for _, c := range []struct{ url, says string }{
 		{"localhost:9090", "is not an address"},
 		{"ftp://x", "is not an address"},
-		{fmt.Sprintf("http://127.0.0.1:%d", freePort(t)), "--observability-metrics-port"},
+		{fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t)), "--observability-metrics-port"},
 		{other.URL, "404"},
 	} {
 		r := runWith(nil, "cluster", "--url", c.url)

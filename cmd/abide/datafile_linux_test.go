@@ -169,7 +169,7 @@ func fullDisk(t *testing.T, folder string) {
 		t.Errorf("reading with a full disk: %v", err)
 	}
 	empty()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if status, _ := ready(t, r.url); status == 200 {
 			break
 		}

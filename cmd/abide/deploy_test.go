@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"abide/internal/testenv"
 )
 
 // The files of deploy/ name flags, variables, ports and paths of this program. Nobody would see that one of them is no
@@ -132,7 +134,7 @@ func TestDockerfile(t *testing.T) {
 		t.Fatalf("health check %q", d.check)
 	}
 	// Nothing listens there, so it fails; were there no such command, it would be a mistake in the command line.
-	if got := runWith([]string{fmt.Sprint("ABIDE_SERVER__PORT=", freePort(t))}, d.check[1:]...); got.code != exitFailure {
+	if got := runWith([]string{fmt.Sprint("ABIDE_SERVER__PORT=", testenv.FreePort(t))}, d.check[1:]...); got.code != exitFailure {
 		t.Errorf("the health check %q: %+v", d.check, got)
 	}
 }

@@ -35,7 +35,7 @@ func TestServeOnDatabases(t *testing.T) {
 					t.Errorf("check of an empty database: %+v", r)
 				}
 			}
-			port := freePort(t)
+			port := testenv.FreePort(t)
 			first := start(t, serveOn(url, "--observability-metrics-port", fmt.Sprint(port))...)
 			if _, err := first.client(t).PromiseCreate(t.Context(), protocol.PromiseCreate{ID: "p", TimeoutAt: 1 << 50}); err != nil {
 				t.Fatal(err)

@@ -51,7 +51,7 @@ func next(t *testing.T, told <-chan string) string {
 	select {
 	case text := <-told:
 		return text
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing came")
 		return ""
 	}

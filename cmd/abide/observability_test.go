@@ -10,19 +10,9 @@ import (
 	"testing"
 
 	"abide/client"
+	"abide/internal/testenv"
 	"abide/protocol"
 )
-
-// freePort is a port that nobody listens on.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return portOf(l)
-}
 
 func fetch(t testing.TB, url string) (status int, body string) {
 	t.Helper()
@@ -41,7 +31,7 @@ func fetch(t testing.TB, url string) (status int, body string) {
 // TestMetricsOfAServer runs a scripted workload and demands its exact counts.
 func TestMetricsOfAServer(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--observability-metrics-port", fmt.Sprint(port))...)
 	c, ctx := r.client(t), t.Context()
 	target := protocol.Tags{}.With(protocol.TagTarget, "poll://any@zzgroup")
@@ -126,7 +116,7 @@ func TestSideListenersThatFail(t *testing.T) {
 // TestAdminListener has profiles, on loopback, if it is asked for.
 func TestAdminListener(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
+	port := testenv.FreePort(t)
 	start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--observability-admin-port", fmt.Sprint(port))...)
 	for path, want := range map[string]int{"/debug/pprof/": 200, "/debug/pprof/goroutine?debug=1": 200, "/debug/pprof/symbol": 200, "/": 404, "/metrics": 404} {
 		if status, text := fetch(t, fmt.Sprintf("http://127.0.0.1:%d%s", port, path)); status != want {

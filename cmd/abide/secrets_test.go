@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"abide/internal/testenv"
 	"abide/internal/trace"
 	"abide/protocol"
 )
@@ -91,7 +92,7 @@ func TestSecretsStaySecret(t *testing.T) {
 		s["good token"] = token
 		c := collect(t)
 		t.Setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization="+s.at("collector's header"))
-		metrics, admin := freePort(t), freePort(t)
+		metrics, admin := testenv.FreePort(t), testenv.FreePort(t)
 		r := startSecretly(t, s, format, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--debug", "--auth-publickey", filepath.Join(keys, "public.pem"),
 			"--observability-otlp-endpoint", c.url, "--observability-otlp-protocol", trace.HTTP, "--observability-trace-sample", "1",
 			"--observability-metrics-port", fmt.Sprint(metrics), "--observability-admin-port", fmt.Sprint(admin), "--observability-slow-request", "1ms")...)
@@ -152,7 +153,7 @@ func decodeLine(t *testing.T, line string) (fields map[string]any) {
 
 func waitForText(t *testing.T, r *running, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(r.stderr.String(), text); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(r.stderr.String(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the log never says %q", text)
 		}

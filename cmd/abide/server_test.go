@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -80,7 +81,7 @@ func startIn(t *testing.T, environ []string, args ...string) *running {
 			t.Logf("stdout:\n%s\nstderr:\n%s", r.stdout.String(), r.stderr.String())
 		}
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if said := listeningLine.FindStringSubmatch(r.stderr.String()); said != nil {
 			r.url = "http://" + said[1]
 			return r
@@ -103,7 +104,7 @@ func (r *running) stop(t *testing.T) int {
 	select {
 	case code := <-r.code:
 		return code
-	case <-time.After(15 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("does not end: %s", r.stderr.String())
 		return -1
 	}
@@ -118,8 +119,9 @@ func (r *running) client(t *testing.T) *client.Client {
 	return c
 }
 
+// serveArgs are those of a server on free ports, which has all the time to stop that a slow machine takes.
 func serveArgs(file string, more ...string) []string {
-	return append([]string{"serve", "--server-bind", "127.0.0.1", "--server-port", "0", "--observability-metrics-port", "0", "--storage-sqlite-path", file}, more...)
+	return append([]string{"serve", "--server-shutdown-timeout", "1m", "--server-bind", "127.0.0.1", "--server-port", "0", "--observability-metrics-port", "0", "--storage-sqlite-path", file}, more...)
 }
 
 func TestServeKeepsWhatItHasAcknowledged(t *testing.T) {
@@ -233,7 +235,7 @@ func TestDevEphemeralLeavesNothing(t *testing.T) {
 }
 
 func TestStopEndsStreamsAndIdleConnections(t *testing.T) {
-	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"))...)
+	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--observability-slow-request", "0")...) // a slow machine is no warning
 	stream, err := http.Get(r.url + "/poll/g/p")
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +267,7 @@ func TestStopEndsStreamsAndIdleConnections(t *testing.T) {
 // acknowledged.
 func TestStopUnderLoad(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.db")
-	r := start(t, serveArgs(file)...)
+	r := start(t, serveArgs(file, "--observability-slow-request", "0")...) // a slow machine is no warning
 	var mu sync.Mutex
 	var acknowledged []string
 	var clients sync.WaitGroup
@@ -317,37 +319,59 @@ func TestStopIsBounded(t *testing.T) {
 }
 
 func TestASecondSignalEndsAtOnce(t *testing.T) {
-	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--server-shutdown-timeout", "5s")...)
-	conn := halfRequest(t, r.url)
-	defer conn.Close()
+	asked, release := make(chan struct{}, 10), make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked <- struct{}{}
+		<-release
+	}))
+	defer hanging.Close()
+	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--transports-http-push-allow", "127.0.0.1", "--server-shutdown-timeout", "1h")...)
+	pushed(t, r.client(t), "t", hanging.URL)
+	<-asked // and that holds the stop up
 	r.signals <- syscall.SIGTERM
-	time.Sleep(2 * echo) // the half request holds the stop up for longer than that
-	r.signals <- syscall.SIGTERM
-	select {
-	case <-r.aborted:
-	case <-time.After(4 * time.Second):
-		t.Error("still waiting")
+	deadline := time.After(time.Minute)
+	for waiting := true; waiting; {
+		select {
+		case <-r.aborted:
+			waiting = false
+		case <-time.After(2 * echo): // by the server's watch it may be less, and then it is no second one
+			select {
+			case r.signals <- syscall.SIGTERM:
+			default:
+			}
+		case <-deadline:
+			t.Error("still waiting")
+			waiting = false
+		}
 	}
-	conn.Close()
+	close(release)
 	<-r.code
 }
 
 // Supervisors signal a process and then its group: that is one wish, not an impatient second one.
 func TestTwoSignalsAtOnceAreOne(t *testing.T) {
-	r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--server-shutdown-timeout", "5s")...)
-	r.signals <- syscall.SIGTERM
-	r.signals <- syscall.SIGTERM
-	if code := <-r.code; code != exitOK {
-		t.Errorf("exit %d", code)
+	for range 20 {
+		r := start(t, serveArgs(filepath.Join(t.TempDir(), "x.db"))...)
+		begun := time.Now()
+		r.signals <- syscall.SIGTERM
+		r.signals <- syscall.SIGTERM
+		if code := <-r.code; code != exitOK {
+			t.Errorf("exit %d", code)
+		}
+		took := time.Since(begun)
+		if !strings.Contains(r.stderr.String(), "msg=stopped") {
+			t.Error("did not stop in order")
+		}
+		select {
+		case <-r.aborted:
+			if took < echo {
+				t.Fatal("ended at once")
+			} // else the second may have been heard so late that it was no echo
+		default:
+			return
+		}
 	}
-	select {
-	case <-r.aborted:
-		t.Error("ended at once")
-	default:
-	}
-	if !strings.Contains(r.stderr.String(), "msg=stopped") {
-		t.Error("did not stop in order")
-	}
+	t.Skip("this machine is so slow that signals sent together are heard far apart")
 }
 
 // halfRequest sends the beginning of a request, and waits until the server must have seen it.

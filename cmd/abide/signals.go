@@ -25,7 +25,7 @@ const (
 func stopSignals() <-chan os.Signal {
 	heard, given := make(chan os.Signal, 2), make(chan os.Signal)
 	signal.Notify(heard, os.Interrupt, syscall.SIGTERM)
-	go forward(heard, given, unheeded, func(sig os.Signal) {
+	go forward(heard, given, echo, unheeded, func(sig os.Signal) {
 		fmt.Fprintf(os.Stderr, "abide: ended by a signal (%s)\n", sig)
 		code := exitSignaled
 		if number, ok := sig.(syscall.Signal); ok {
@@ -36,9 +36,9 @@ func stopSignals() <-chan os.Signal {
 	return given
 }
 
-// forward hands every signal on, but for the echo of one that was taken, and calls end with one that nobody takes within
-// patience. It returns when heard is closed.
-func forward(heard <-chan os.Signal, given chan<- os.Signal, patience time.Duration, end func(os.Signal)) {
+// forward hands every signal on, but for those within echo of one that was taken, and calls end with one that nobody takes
+// within patience. It returns when heard is closed.
+func forward(heard <-chan os.Signal, given chan<- os.Signal, echo, patience time.Duration, end func(os.Signal)) {
 	var taken time.Time
 	for sig := range heard {
 		if !taken.IsZero() && time.Since(taken) < echo {

@@ -31,7 +31,7 @@ func TestSignalDuringAHungStart(t *testing.T) {
 			defer func() { _ = cmd.Process.Kill() }()
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
-			deadline := time.Now().Add(20 * time.Second)
+			deadline := time.Now().Add(time.Minute)
 			for opened := false; !opened; time.Sleep(5 * time.Millisecond) {
 				// It fails until there is somebody who reads, and has him wait for more for as long as it is open.
 				writer, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0)

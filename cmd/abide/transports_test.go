@@ -42,7 +42,7 @@ func createScript(t *testing.T, c *client.Client, id, script string) {
 // outcomeOf waits for a promise and gives its state and the text of its value.
 func outcomeOf(t *testing.T, c *client.Client, id string) (protocol.PromiseState, string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		p, err := c.PromiseGet(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func outcomeOf(t *testing.T, c *client.Client, id string) (protocol.PromiseState
 
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}
@@ -157,7 +157,7 @@ func TestTopicsArePublishedTo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(service.Messages()) == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(service.Messages()) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing was published")
 		}
