@@ -2,8 +2,6 @@
 #
 #   docker build -t abide .
 #   docker run -d --name abide --stop-timeout 30 -p 8001:8001 -v abide:/data abide
-#
-# Add --init if the server is to run programs (bash targets): as PID 1 it does not clean up what those leave behind.
 
 FROM golang:1.26 AS build
 WORKDIR /src

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"abide/internal/api"
@@ -69,15 +67,8 @@ func openGuard(logger *slog.Logger, s *serverSettings, debug bool) (*guard, erro
 	return g, nil
 }
 
-// run keeps keys and certificates up to date until ctx ends. A hang-up has all files read at once; where there is nothing to
-// read it ends the process, as it does everywhere.
-func (g *guard) run(ctx context.Context) {
-	if g.verifier == nil && g.certificates == nil {
-		return
-	}
-	hangUp := make(chan os.Signal, 1)
-	signal.Notify(hangUp, syscall.SIGHUP)
-	defer signal.Stop(hangUp)
+// run keeps keys and certificates up to date until ctx ends. A hang-up has all files read at once.
+func (g *guard) run(ctx context.Context, hangUps <-chan os.Signal) {
 	if g.verifier != nil {
 		go g.verifier.Run(ctx)
 	}
@@ -87,7 +78,11 @@ func (g *guard) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-hangUp:
+		case <-hangUps:
+			if g.verifier == nil && g.certificates == nil {
+				g.log.Info("hang-up: there are no keys and no certificates to read again; the server runs on")
+				continue
+			}
 			g.log.Info("hang-up: keys and certificates are read again")
 			g.reload(ctx)
 		case <-ticks.C:

@@ -1,60 +1,111 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"abide/internal/children"
+	"abide/protocol"
 )
+
+// asFirst has cmd be the first process of a system of processes, as in a container, as the given user of it.
+func asFirst(cmd *exec.Cmd, user int) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+}
+
+// withProc has cmd see its own system in /proc. It must be the root of it.
+func withProc(cmd *exec.Cmd) {
+	cmd.Args = append([]string{"sh", "-c", `mount -t proc proc /proc && exec "$@"`, "sh"}, cmd.Args...)
+	cmd.Path = "/bin/sh"
+	asFirst(cmd, 0)
+}
 
 // TestAsPID1 runs the server as the first process of a container: signals that it does not handle itself do not reach it,
 // and nobody is behind it.
 func TestAsPID1(t *testing.T) {
-	var log lockedBuffer
-	cmd := exec.Command(os.Args[0], serveArgs(filepath.Join(t.TempDir(), "x.db"))...)
-	cmd.Env = append(os.Environ(), "BE_THE_PROGRAM=1")
-	cmd.Stderr = &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 65532, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 65532, HostID: os.Getgid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
+	const user = 65532 // that of the image
+	probe := exec.Command("/bin/true")
+	if asFirst(probe, user); probe.Run() != nil {
+		t.Skip("this machine gives processes no namespaces of their own")
 	}
-	if err := cmd.Start(); err != nil {
-		t.Skipf("this machine gives processes no namespaces of their own: %v", err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	defer func() { _ = cmd.Process.Kill() }()
-	var address string
-	for deadline := time.Now().Add(20 * time.Second); address == ""; time.Sleep(5 * time.Millisecond) {
-		if _, rest, found := strings.Cut(log.String(), "msg=listening address="); found && strings.Contains(rest, "\n") {
-			address = strings.Fields(rest)[0]
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not listen: %s", log.String())
-		}
-	}
-	if got := runWith(nil, "ready", "--url", "http://"+address); got.code != exitOK {
-		t.Errorf("%+v", got)
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	p := startProcess(t, func(cmd *exec.Cmd) { asFirst(cmd, user) }, serveArgs(filepath.Join(t.TempDir(), "x.db"))...)
+	p.wantReady(t)
+	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case err := <-ended:
-		if err != nil || !strings.Contains(log.String(), "msg=stopped") {
-			t.Errorf("%v\n%s", err, log.String())
+	p.wantStop(t)
+	if !strings.Contains(p.log.String(), "msg=stopped") {
+		t.Errorf("it has not stopped by itself: %s", p.log.String())
+	}
+}
+
+// TestOrphansAsPID1: what scripts leave behind as the first process's to wait for does not stay in the table of processes,
+// while scripts that run at the same time end as they do.
+func TestOrphansAsPID1(t *testing.T) {
+	probe := exec.Command("/bin/true")
+	if withProc(probe); probe.Run() != nil {
+		t.Skip("this machine gives processes no namespaces and no /proc of their own")
+	}
+	p := startProcess(t, withProc, serveArgs(filepath.Join(t.TempDir(), "x.db"), "--transports-bash-exec-enabled", "true")...)
+	c := p.client(t)
+	const orphans = 3
+	for i := range orphans { // each leaves its script's group, and outlives it
+		createScript(t, c, fmt.Sprintf("parent-%d", i), "setsid sleep 0.2 >/dev/null 2>&1 & echo $!")
+	}
+	ids := map[string]bool{}
+	for i := range orphans {
+		state, text := outcomeOf(t, c, fmt.Sprintf("parent-%d", i))
+		if state != protocol.Resolved {
+			t.Fatalf("the script ended %s: %s", state, text)
 		}
-	case <-time.After(20 * time.Second):
-		t.Fatalf("SIGTERM does not reach it: %s", log.String())
+		ids[text] = true
 	}
-	inner := fmt.Sprintf("/proc/%d/exe", cmd.Process.Pid)
-	if _, err := os.Stat(inner); err == nil {
-		t.Errorf("%s is still there", inner)
+	if len(ids) != orphans {
+		t.Fatalf("%d orphans: %v", len(ids), ids)
 	}
+	begun := time.Now()
+	for n := 0; ; n++ {
+		id := fmt.Sprintf("beside-%d", n)
+		createScript(t, c, id, "exit 3")
+		if state, text := outcomeOf(t, c, id); state != protocol.Rejected || !strings.Contains(text, "3") {
+			t.Fatalf("a script beside ended %s: %s", state, text)
+		}
+		if len(childrenOf(p.cmd.Process.Pid)) == 0 && n > 0 {
+			break
+		}
+		if time.Since(begun) > 60*time.Second+2*children.Interval {
+			t.Fatalf("it still has the children %v", childrenOf(p.cmd.Process.Pid))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	p.wantStop(t)
+}
+
+// childrenOf are the processes whose parent is pid, as this system has them, with their states.
+func childrenOf(pid int) (found []string) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+		if string(fields[1]) == strconv.Itoa(pid) {
+			found = append(found, path+" "+string(fields[0]))
+		}
+	}
+	return found
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"abide/internal/bench"
+	"abide/internal/children"
 )
 
 // serverOptions is what serve and dev have decided before anything is opened.
@@ -18,6 +19,7 @@ type serverOptions struct {
 	debug     bool
 	hosts     []string // the only names that the server answers to; empty: any
 	guard     *guard   // what runServer has opened in front
+	children  *children.Register
 }
 
 // runServer serves until a signal, and then stops: it refuses new requests, ends the streams, finishes the
@@ -25,6 +27,9 @@ type serverOptions struct {
 // second signal ends the process at once.
 func runServer(in surroundings, logger *slog.Logger, o serverOptions) error {
 	defer reserveHeap()()
+	hangUps, forget := surviveTerminal()
+	defer forget()
+	o.children = &children.Register{}
 	var s *service
 	var err error
 	if o.guard, err = openGuard(logger, &o.settings, o.debug); err == nil {
@@ -38,7 +43,8 @@ func runServer(in surroundings, logger *slog.Logger, o serverOptions) error {
 	}
 	guarding, stopGuarding := context.WithCancel(context.Background())
 	defer stopGuarding()
-	go o.guard.run(guarding)
+	go o.guard.run(guarding, hangUps)
+	go o.children.Run(guarding, logger)
 	side := startSide(logger, o.settings.observabilitySettings, o.bind, s)
 	defer side.close()
 	boss := openSupervisor(in, logger)

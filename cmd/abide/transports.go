@@ -97,6 +97,7 @@ func (s *transportSettings) otherTransports(logger *slog.Logger, o serverOptions
 			OutputBytes: s.BashExecMaxOutput,
 			Environ:     os.Environ(),
 			Pass:        s.BashExecEnv,
+			Children:    o.children,
 			Log:         logger,
 		})})
 	}

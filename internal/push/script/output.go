@@ -11,16 +11,17 @@ import (
 	"unicode/utf8"
 )
 
-// reading is what reads the output of a process. That is not left to exec.Cmd, which drops what it has not read a while
+// reading is a process that was started, and what reads its output. That is not left to exec.Cmd, which drops what it has not read a while
 // after the end of the process, though the machine may only have been busy.
 type reading struct {
 	pipes []*os.File
 	done  chan struct{} // of each pipe, once nobody holds its other end
+	wait  func() error  // waits for the process, as exec.Cmd's Wait
 	ended int
 }
 
 // start starts cmd, with its output read into e. An error leaves nothing behind.
-func start(cmd *exec.Cmd, e *ending) (*reading, error) {
+func (x *execution) start(cmd *exec.Cmd, e *ending) (*reading, error) {
 	r := &reading{done: make(chan struct{}, 2)}
 	var theirs []*os.File
 	open := func(into *output) (io.Writer, error) {
@@ -39,7 +40,7 @@ func start(cmd *exec.Cmd, e *ending) (*reading, error) {
 	cmd.Stdout, err = open(&e.stdout)
 	cmd.Stderr, err2 = open(&e.stderr)
 	if err = errors.Join(err, err2); err == nil {
-		err = cmd.Start()
+		r.wait, err = x.opt.Children.Start(cmd)
 	}
 	for _, f := range theirs {
 		_ = f.Close()

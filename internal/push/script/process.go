@@ -85,11 +85,11 @@ func (x *execution) execute(ctx context.Context, what program, text string) (*en
 		return askGroup(cmd.Process)
 	}
 	cmd.WaitDelay = x.grace // between that and its end
-	read, err := start(cmd, e)
+	read, err := x.start(cmd, e)
 	if err != nil {
 		return e, err
 	}
-	err = cmd.Wait()
+	err = read.wait()
 	if asked {
 		endGroup(cmd.Process, x.grace)
 		if late != nil {
@@ -139,7 +139,10 @@ func (x *execution) docker(path string, args ...string) bool {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = x.opt.Environ
 	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	wait, err := x.opt.Children.Start(cmd)
+	if err == nil {
+		err = wait()
+	}
 	if err != nil {
 		x.opt.Log.Debug("docker", "command", args[0], "error", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"abide/internal/children"
 	"abide/internal/push"
 	"abide/protocol"
 )
@@ -67,6 +68,9 @@ type Options struct {
 	Environ []string
 	// Pass names variables of Environ that scripts are given besides those that any program needs.
 	Pass []string
+	// Children is told which processes are started, so that their status is not taken by whoever reaps orphans. Default:
+	// nobody does.
+	Children *children.Register
 	// Log takes what an operator should know. Default: nothing is logged.
 	Log *slog.Logger
 }
