@@ -33,6 +33,8 @@ func TestLiveness(t *testing.T) {
 	}
 	o.See(look(0, row("a", 1, 0), row("b", 1, 0), row("c", 1, 1<<40)))
 	expect(0, "b", "c")
+	o.See(look(2, row("a", 1, 0), row("b", 1, 0), row("c", 1, 1<<40)))
+	o.See(look(4, row("a", 1, 0), row("b", 1, 0), row("c", 1, 1<<40)))
 	o.See(look(5, row("a", 2, 0), row("b", 2, 0), row("c", 1, 1<<40)))
 	expect(10, "b", "c")
 	expect(11, "b")
@@ -40,6 +42,9 @@ func TestLiveness(t *testing.T) {
 		t.Errorf("dead: %v", dead)
 	}
 	expect(16)
+	for second := 6; second < 17; second++ {
+		o.See(look(second, row("b", 2, 0), row("c", 1, 1<<40)))
+	}
 	o.See(look(17, row("b", 2, 0), row("c", 2, 1<<40)))
 	expect(17, "c")
 	o.See(look(18, row("c", 2, 1<<40)))
@@ -50,6 +55,25 @@ func TestLiveness(t *testing.T) {
 	// Another process under the same id is another server: it has its whole lease.
 	o.See(look(26, Sighting{ID: "c", Life: 2, Renewals: 2, Lease: lease}))
 	expect(35, "c")
+}
+
+// A store that was away longer than a lease kills nobody: whoever reaches it first leaves the others the time to renew. One that
+// does not renew then is dead all the same, however seldom the store can be read.
+func TestOutageKillsNobody(t *testing.T) {
+	o := NewObserver("a")
+	o.See(look(0, row("b", 1, 0), row("c", 1, 0)))
+	o.See(look(3, row("b", 2, 0), row("c", 2, 0)))
+	o.See(look(63, row("b", 2, 0), row("c", 2, 0))) // the store was away for a minute
+	if dead := o.Dead(63 * time.Second); len(dead) != 0 {
+		t.Errorf("dead after an outage: %v", dead)
+	}
+	second := 65
+	for ; len(o.Dead(time.Duration(second)*time.Second)) == 0 && second < 1000; second += 20 {
+		o.See(look(second, row("b", int64(second), 0), row("c", 2, 0)))
+	}
+	if live := o.Live(time.Duration(second) * time.Second); second > 65+6*20 || slices.Contains(live, "c") {
+		t.Errorf("at %d s, with a look every 20 s, %v live", second, live)
+	}
 }
 
 // The distance to the median is known to within half the time between two looks, and better with every renewal.

@@ -37,7 +37,7 @@ type Observer struct {
 // peer is what is known of another server.
 type peer struct {
 	Sighting
-	since time.Duration // when this state of its row was first seen
+	since time.Duration // when this state of its row was first seen, later by the time in which nobody looked
 	// low and high bound how far its clock is ahead of the observer's, ms; known says that they do.
 	low, high int64
 	known     bool
@@ -45,6 +45,19 @@ type peer struct {
 
 // NewObserver makes an observer for the server with an id.
 func NewObserver(self string) *Observer { return &Observer{self: self, peers: map[string]*peer{}} }
+
+// blindParts is which part of a lease the time between two looks counts as at most.
+const blindParts = 4
+
+// blind is how much of the time since the last look says nothing of a server with a lease. A store that was away for the
+// observer was most likely away for everybody, and nobody could renew: what is longer than a quarter of the lease does not count,
+// so that the first server that reaches the store again does not take the others for dead. (D20)
+func (o *Observer) blind(l Look, lease time.Duration) time.Duration {
+	if !o.seen {
+		return 0
+	}
+	return max(0, l.After-o.last.After-lease/blindParts)
+}
 
 // See takes in a look. Looks come in the order in which they were made.
 func (o *Observer) See(l Look) {
@@ -63,6 +76,8 @@ func (o *Observer) See(l Look) {
 			if o.seen {
 				p.narrow(row.ClockMs-l.AfterMs, row.ClockMs-o.last.BeforeMs)
 			}
+		default:
+			p.since += o.blind(l, p.Lease)
 		}
 	}
 	for id := range o.peers {
