@@ -108,6 +108,8 @@ type Engine struct {
 	log    *slog.Logger
 	counts counters
 
+	failures failureLog
+
 	raising    sync.Mutex // one raise of the ceiling at a time
 	workspaces sync.Map   // name -> struct{}: workspaces whose record exists
 	existing   workspaceCount

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"abide/internal/machine"
@@ -50,22 +51,27 @@ func (e *Engine) failure(req protocol.Request, err error) protocol.Reply {
 	case errors.Is(err, errNoRoom):
 		return protocol.Fail(protocol.StatusForbidden, fmt.Sprintf("Forbidden: this workspace does not exist, and there are as many as there may be, %d (limits.workspaces)", e.opt.MaxWorkspaces))
 	case errors.Is(err, kv.ErrCommitUnknown):
-		e.log.Error("commit outcome unknown", "kind", req.Kind(), "error", err)
+		e.noteFailure(slog.LevelError, "commit outcome unknown", req.Kind(), err)
 		return protocol.Fail(protocol.StatusInternal, messageUnknown)
 	case errors.Is(err, kv.ErrTooLarge), errors.Is(err, kv.ErrLimit):
 		return protocol.Fail(protocol.StatusInvalid, "The request is too large for one transaction: "+detail(err)+". Split it.")
 	case errors.Is(err, kv.ErrPartition):
 		return protocol.Fail(protocol.StatusUnsupported, "This server's store cannot change several call trees in one request.")
 	case errors.Is(err, kv.ErrCorrupt), errors.Is(err, machine.ErrInvariant):
-		e.log.Error("stored record is damaged", "kind", req.Kind(), "error", err)
+		e.noteFailure(slog.LevelError, "stored record is damaged", req.Kind(), err)
 		return protocol.Fail(protocol.StatusInternal, messageDamaged)
 	case errors.Is(err, kv.ErrConflict), errors.Is(err, kv.ErrOverloaded), errors.Is(err, kv.ErrUnavailable),
 		errors.Is(err, kv.ErrClosed), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		e.log.Warn("request not served", "kind", req.Kind(), "error", err)
+		e.noteFailure(slog.LevelWarn, "request not served", req.Kind(), err)
 		return unserved(req.Kind())
 	}
-	e.log.Error("request failed", "kind", req.Kind(), "error", err)
+	e.noteFailure(slog.LevelError, "request failed", req.Kind(), err)
 	return protocol.Fail(protocol.StatusInternal, "Internal error.")
+}
+
+// noteFailure tells the log of a failed request.
+func (e *Engine) noteFailure(level slog.Level, message string, kind protocol.Kind, err error) {
+	e.failures.tell(e.log, e.mono(), level, message, kind, err)
 }
 
 // unserved is the reply to a request that did not get its transactions. One that takes several may have done
