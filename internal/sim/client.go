@@ -23,7 +23,8 @@ type client struct {
 // wait is one promise that a client wants to hear of.
 type wait struct {
 	id         string
-	registered bool // the server has acknowledged it
+	address    string // where it is told
+	registered bool   // the server has acknowledged it
 	heard      bool
 	told       bool // by a message
 	result     protocol.Promise
@@ -75,8 +76,11 @@ func (c *client) begin(root *Root) {
 	w.after(pause, func() {
 		c.insist(create, false, func(reply protocol.Reply) bool {
 			if root.Listens {
-				for _, each := range w.clients {
-					each.listen(root.ID)
+				for i, each := range w.clients {
+					each.listen(root.ID, "poll://uni@"+clientGroup+"/"+each.pid)
+					if w.listensByPush {
+						each.listen(root.ID, w.hosts[i%len(w.hosts)].name+ear+each.pid)
+					}
 				}
 			}
 			return true
@@ -108,14 +112,14 @@ func (c *client) settle(settle *protocol.PromiseSettle, pause time.Duration) {
 }
 
 // listen registers a listener.
-func (c *client) listen(id string) {
-	wt := &wait{id: id}
+func (c *client) listen(id, address string) {
+	wt := &wait{id: id, address: address}
 	c.waits = append(c.waits, wt)
 	c.register(wt)
 }
 
 func (c *client) register(wt *wait) {
-	req := &protocol.PromiseRegisterListener{Awaited: wt.id, Address: "poll://uni@" + clientGroup + "/" + c.pid}
+	req := &protocol.PromiseRegisterListener{Awaited: wt.id, Address: wt.address}
 	c.insist(req, false, func(reply protocol.Reply) bool {
 		body, ok := reply.Body.(protocol.PromiseBody)
 		if !ok {
@@ -147,7 +151,7 @@ func (c *client) receive(m deliver.Message) {
 	w.log("%s hears of %q", c.pid, m.Promise.ID)
 	w.ledger.told(*m.Promise)
 	for _, wt := range c.waits {
-		if wt.id == m.Promise.ID {
+		if wt.id == m.Promise.ID && !pushed(wt.address) {
 			wt.told = true
 			wt.hear(w, *m.Promise)
 		}

@@ -19,12 +19,20 @@
 // is watched allows for as much as those were apart and for no more. The reference model, which knows one clock, watches as
 // long as theirs agree.
 //
+// In three seeds of ten part of the tasks and listeners are at targets that messages are pushed to: hosts that answer 200,
+// 500 or 429, hang, are heard of too late or never, and have a worker behind them that claims inside the request. There
+// servers also die between a claim and the answer. What is simulated is push.Core on the engine's own queues; a Send ends at
+// a target, where push.Pusher would give it to a Transport. Watched is that nothing is sent without a look since its last
+// claim, twice at once, beyond what a host or the server takes, before a message's or a host's pause has ended, or by a
+// server that takes its leave, and that nothing is reported that nobody has accepted (pushwatch.go).
+//
 // What it does not show: commits that several requests share (each is its own here), the real disk, races between
-// goroutines, HTTP and JSON, several workspaces, debug time. Other suites do.
+// goroutines, HTTP and JSON, several workspaces, debug time, the goroutines and HTTP requests of push. Other suites do.
 //
 // The files: world.go (events, time, trace), program.go (what the workers run), plan.go (faults), network.go (requests
 // and answers), stream.go (messages to workers), disk.go (the store that fails), server.go (one server's life and
-// loops), fleet.go (several servers), worker.go and run.go (an SDK), client.go, operator.go (who starts, settles, halts,
+// loops), fleet.go (several servers), worker.go and run.go (an SDK), pusher.go
+// (a server that pushes), target.go (what it pushes to), pushwatch.go, client.go, operator.go (who starts, settles, halts,
 // searches), ledger.go (what was answered, and what may be answered after it), model.go (the reference model and the
 // journal), check.go (the state at rest and the end), sim.go (Run), many.go (many seeds), shrink.go (fewer faults).
 //

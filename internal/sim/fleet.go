@@ -156,6 +156,19 @@ func (s *server) leave(away time.Duration) {
 	if !s.up || s.asleep > w.now {
 		return
 	}
+	if p := s.pusher; p != nil {
+		if !p.stopped {
+			w.log("server %d pushes no more", s.index)
+			p.drain(func() { s.depart(away) })
+		}
+		return
+	}
+	s.depart(away)
+}
+
+// depart is the rest of it.
+func (s *server) depart(away time.Duration) {
+	w := s.world
 	w.log("server %d takes its leave", s.index)
 	life := s.life
 	err := s.engine.Stop(context.Background())

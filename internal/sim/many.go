@@ -51,6 +51,9 @@ func (s *Stats) Add(o Stats) {
 	s.Pauses += o.Pauses
 	s.Leaves += o.Leaves
 	s.Inspections += o.Inspections
+	s.Pushes += o.Pushes
+	s.PushesFailed += o.PushesFailed
+	s.PushKills += o.PushKills
 	s.Occurrences += o.Occurrences
 	s.VirtualMs += o.VirtualMs
 }

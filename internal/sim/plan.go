@@ -14,28 +14,34 @@ type FaultKind int
 // What can go wrong. Those with a duration hold for a while and hit what happens meanwhile with a probability; the
 // others happen once.
 const (
-	LoseMessages FaultKind = iota // requests and answers vanish
-	Duplicate                     // requests and frames come twice
-	Delay                         // messages and hints take far longer, and overtake each other
-	CutStreams                    // streams to workers break, some over what is written to them, and both sides soon notice
-	MuteStream                    // one stream swallows its frames before anybody notices
-	KillWorker                    // a worker dies and comes back after a while
-	KillServer                    // the server dies at its N-th transaction from now, before or after the commit
-	Conflicts                     // transactions meet others and are tried again
-	Unknown                       // the outcome of commits is unknown: they took place, or did not
-	SlowCalls                     // calls of the store take a while, in which others act
-	DropHints                     // nobody hears of commits, or too late
-	ClockStep                     // the server's wall clock jumps
-	DiskFull                      // nothing can be written
-	StoreDown                     // nothing can be read or written
-	PauseServer                   // one of several servers does nothing for a while, often for longer than its lease, and goes on
-	LeaveServer                   // one of several servers takes its leave, and comes back
-	faultKinds                    // how many there are
+	LoseMessages    FaultKind = iota // requests and answers vanish
+	Duplicate                        // requests and frames come twice
+	Delay                            // messages and hints take far longer, and overtake each other
+	CutStreams                       // streams to workers break, some over what is written to them, and both sides soon notice
+	MuteStream                       // one stream swallows its frames before anybody notices
+	KillWorker                       // a worker dies and comes back after a while
+	KillServer                       // the server dies at its N-th transaction from now, before or after the commit
+	Conflicts                        // transactions meet others and are tried again
+	Unknown                          // the outcome of commits is unknown: they took place, or did not
+	SlowCalls                        // calls of the store take a while, in which others act
+	DropHints                        // nobody hears of commits, or too late
+	ClockStep                        // the server's wall clock jumps
+	DiskFull                         // nothing can be written
+	StoreDown                        // nothing can be read or written
+	PauseServer                      // one of several servers does nothing for a while, often for longer than its lease, and goes on
+	LeaveServer                      // one of several servers takes its leave, and comes back
+	RefusePushes                     // a target answers 500
+	ThrottlePushes                   // a target answers 429, and says when it wants the message
+	HangPushes                       // a target does not answer
+	LosePushAnswers                  // nobody hears what a target answers
+	KillAtClaim                      // a server dies when a task is claimed whose request it has not heard the end of
+	faultKinds                       // how many there are
 )
 
 var faultNames = [faultKinds]string{
 	"lose messages", "duplicate", "delay", "cut streams", "mute stream", "kill worker", "kill server", "conflicts",
 	"unknown outcomes", "slow calls", "drop hints", "clock step", "disk full", "store down", "pause server", "leave server",
+	"refuse pushes", "throttle pushes", "hang pushes", "lose push answers", "kill at claim",
 }
 
 // String names the kind as traces show it.
@@ -47,7 +53,7 @@ type Fault struct {
 	At   time.Duration // since the beginning
 	For  time.Duration // how long it holds, or how long who died stays away; of a clock step: how far, either way
 	P    float64       // how probable it is while it holds; of a dying server: below 0.5 before the commit
-	Who  int           // which worker or stream, modulo how many there are; which transaction from now, of KillServer
+	Who  int           // which worker, stream or target, modulo how many there are; which transaction from now, of KillServer
 }
 
 // String is the fault in one line.
@@ -80,14 +86,14 @@ const (
 	clockStepMax = 12 * time.Second
 )
 
-// NewPlan makes the faults of a seed, for as many servers as the seed chooses.
-func NewPlan(seed uint64) *Plan { return NewPlanFor(seed, newFleet(seed).servers) }
+// NewPlan makes the faults of a seed, for as many servers as the seed chooses, and for targets if it chooses any.
+func NewPlan(seed uint64) *Plan { return Config{Seed: seed}.SeedPlan() }
 
-// NewPlanFor makes the faults of a seed for a number of servers.
-func NewPlanFor(seed uint64, servers int) *Plan {
+// newPlan makes the faults of a seed for a number of servers, with targets or without.
+func newPlan(seed uint64, servers int, targets bool) *Plan {
 	r := newRand(seed, streamPlan)
 	p := &Plan{Calm: stormFor}
-	kinds := faultKinds
+	kinds := RefusePushes // those of targets come besides
 	if servers == 1 {
 		kinds = PauseServer
 	}
@@ -96,6 +102,9 @@ func NewPlanFor(seed uint64, servers int) *Plan {
 	}
 	if chance(r, 0.3) {
 		p.Faults = append(p.Faults, comesTogether(r)...)
+	}
+	if targets {
+		p.Faults = append(p.Faults, pushFaults(seed)...)
 	}
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	return p
@@ -195,14 +204,21 @@ func (w *world) strike(f Fault) {
 		w.servers[f.Who%len(w.servers)].sleep(f.For)
 	case LeaveServer:
 		w.servers[f.Who%len(w.servers)].leave(f.For)
+	case RefusePushes, ThrottlePushes, HangPushes, LosePushAnswers:
+		if n := len(w.hosts); n > 0 {
+			w.holdIn(&w.hosts[f.Who%n].weather, f)
+		}
 	default:
 		w.hold(f)
 	}
 }
 
 // hold makes a fault hold for its time.
-func (w *world) hold(f Fault) {
-	a := &w.weather.active[f.Kind]
+func (w *world) hold(f Fault) { w.holdIn(&w.weather, f) }
+
+// holdIn makes a fault hold in the weather of everybody, or of one.
+func (w *world) holdIn(h *weather, f Fault) {
+	a := &h.active[f.Kind]
 	*a = append(*a, f.P)
 	w.after(f.For, func() {
 		if i := slices.Index(*a, f.P); i >= 0 { // the calm may have come before
@@ -216,6 +232,9 @@ func (w *world) calmDown() {
 	w.log("calm")
 	w.calm = true
 	w.weather = weather{}
+	for _, h := range w.hosts {
+		h.weather = weather{}
+	}
 	for _, s := range w.servers {
 		s.asleep = w.now
 		if s.handle != nil {

@@ -9,6 +9,7 @@ import (
 
 	"abide/internal/deliver"
 	"abide/internal/keyspace"
+	"abide/internal/push"
 	"abide/kv"
 )
 
@@ -132,6 +133,24 @@ func (o eager) CheckUnblocks(ctx context.Context, workspace string, hinted []del
 	return found, err
 }
 
+// eagerPush removes an unblock before it is pushed.
+type eagerPush struct{ push.Outbox }
+
+func (o eagerPush) CheckUnblocks(ctx context.Context, workspace string, asked []deliver.UnblockRef) ([]deliver.Unblock, error) {
+	found, err := o.Outbox.CheckUnblocks(ctx, workspace, asked)
+	if err == nil {
+		err = o.UnblocksDelivered(ctx, workspace, asked)
+	}
+	return found, err
+}
+
+// blindPush never finds what no hint has named.
+type blindPush struct{ push.Outbox }
+
+func (blindPush) Queues(context.Context, push.Kind, string) ([]push.Queue, string, error) {
+	return nil, "", nil
+}
+
 // blind never finds what no hint has named.
 type blind struct{ deliver.Outbox }
 
@@ -153,6 +172,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		{"an execute is not queued", store(func(s kv.Store) kv.Store { return &forgetful{Store: s, kind: "execute"} })},
 		{"an unblock goes before it is delivered", outbox(func(o deliver.Outbox) deliver.Outbox { return eager{o} })},
 		{"a server of three keeps what it has written in memory", Config{Servers: 3, Wrap: func(s kv.Store) kv.Store { return &caching{s, map[string][]byte{}} }}},
+		{"an unblock goes before it is pushed", Config{Push: Always, Addresses: func(o push.Outbox) push.Outbox { return eagerPush{o} }}},
+		{"no walk over addresses", Config{Push: Always, Addresses: func(o push.Outbox) push.Outbox { return blindPush{o} }}},
 		{"no scan", outbox(func(o deliver.Outbox) deliver.Outbox { return blind{o} })},
 	}
 	for _, test := range tests {

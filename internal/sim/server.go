@@ -18,6 +18,8 @@ const (
 	pollInterval = time.Second
 	// unblockExpiry is longer than any listener that is connected at all is away.
 	unblockExpiry = 50 * time.Second
+	// pushExpiry is the same where listeners are at targets, behind which there may be a long line.
+	pushExpiry = 100 * time.Second
 	// journalEntries is how much of the journal is kept.
 	journalEntries = 150
 	// sweepEvery is how often the slow sweep takes a page. The real one takes one a second.
@@ -53,6 +55,7 @@ type server struct {
 	core    *deliver.Core
 	classes [deliver.Classes]classLoop
 	streams []*stream // by number
+	pusher  *pusher   // nil for none
 }
 
 // classLoop is one of delivery's loops.
@@ -81,6 +84,14 @@ func (t serverTime) Sleep(_ context.Context, d time.Duration) error {
 
 func (s *server) nowMs() int64 { return s.world.now.Milliseconds() }
 
+// unblockExpiry is how long unblock messages wait.
+func (w *world) unblockExpiry() time.Duration {
+	if w.listensByPush {
+		return pushExpiry
+	}
+	return unblockExpiry
+}
+
 // boot begins a life.
 func (s *server) boot() {
 	w := s.world
@@ -94,7 +105,7 @@ func (s *server) boot() {
 		LeaseMs:         leaseFor.Milliseconds(),
 		Shared:          w.shared(),
 		ServerID:        fmt.Sprintf("server%d", s.index),
-		UnblockExpiryMs: unblockExpiry.Milliseconds(),
+		UnblockExpiryMs: w.unblockExpiry().Milliseconds(),
 		JournalEntries:  journalEntries,
 		Source:          serverTime{s, life},
 		Log:             slog.New(&watchfulLog{world: w}),
@@ -125,6 +136,7 @@ func (s *server) boot() {
 	s.streams = nil
 	s.classes = [deliver.Classes]classLoop{}
 	s.passing = false
+	s.pusher = newPusher(s, life)
 	s.detach = e.Attach(s)
 	s.up = true
 	s.planTimers(0)
@@ -134,6 +146,9 @@ func (s *server) boot() {
 	}
 	for cl := range deliver.Classes {
 		s.planClass(cl, 0)
+	}
+	if s.pusher != nil {
+		s.pusher.start()
 	}
 	w.audit(s)
 }
@@ -165,7 +180,7 @@ func (s *server) goDown() {
 	for _, st := range s.streams {
 		st.serverDied()
 	}
-	s.streams = nil
+	s.streams, s.pusher = nil, nil
 	life := s.life
 	w.after(s.downFor, func() { s.bootAgain(life) })
 }
@@ -285,19 +300,27 @@ func (s *server) poke() {
 			s.planClass(cl, 0)
 		}
 	}
+	if s.pusher != nil {
+		s.pusher.poke()
+	}
 }
 
 // HintExecute implements deliver.Hints.
-func (s *server) HintExecute(e deliver.Execute) { s.core.HintExecute(s.nowMs(), e) }
+func (s *server) HintExecute(e deliver.Execute) {
+	s.core.HintExecute(s.nowMs(), e)
+	s.pusher.hintExecute(e)
+}
 
 // HintClaimed implements deliver.Hints.
 func (s *server) HintClaimed(workspace, id string, version int64) {
 	s.core.HintClaimed(s.nowMs(), workspace, id, version)
+	s.pusher.hintClaimed(workspace, id, version)
 }
 
 // HintUnblock implements deliver.Hints.
 func (s *server) HintUnblock(workspace string, ref deliver.UnblockRef) {
 	s.core.HintUnblock(s.nowMs(), workspace, ref)
+	s.pusher.hintUnblock(workspace, ref)
 }
 
 // watchfulLog takes what the server logs. What is logged as an error is one, unless the world has made it.

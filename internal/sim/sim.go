@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"abide/internal/deliver"
+	"abide/internal/push"
 	"abide/kv"
 )
 
@@ -23,16 +24,20 @@ type Config struct {
 	Trace io.Writer
 	// Servers is how many servers there are on the store, 1 to 3; 0 for what the seed chooses.
 	Servers int
+	// Push is whether some tasks and listeners are at targets that are pushed to.
+	Push Choice
 	// Delivery are the limits of the server's delivery; the zero value for what the seed chooses.
 	Delivery deliver.Limits
 	// Wrap replaces the disk by a worse one; nil for none.
 	Wrap func(kv.Store) kv.Store
 	// Outbox replaces what delivery reads and writes; nil for none.
 	Outbox func(deliver.Outbox) deliver.Outbox
+	// Addresses replaces what push reads and writes; nil for none.
+	Addresses func(push.Outbox) push.Outbox
 }
 
-// SeedPlan is the plan that the seed makes for as many servers as the universe has.
-func (c Config) SeedPlan() *Plan { return NewPlanFor(c.Seed, c.fleet().servers) }
+// SeedPlan is the plan that the seed makes for as many servers as the universe has, and its targets.
+func (c Config) SeedPlan() *Plan { return newPlan(c.Seed, c.fleet().servers, c.pushes()) }
 
 // Stats are what happened in one universe.
 type Stats struct {
@@ -55,6 +60,9 @@ type Stats struct {
 	Pauses       int // of servers that went on afterwards
 	Leaves       int // of servers that took their leave
 	Inspections  int
+	Pushes       int   // messages that were sent to targets
+	PushesFailed int   // of them, those that were not accepted, as far as their servers know
+	PushKills    int   // of servers, between a claim and the answer
 	Occurrences  int   // of schedules
 	VirtualMs    int64 // from the beginning to the end
 }
@@ -104,6 +112,7 @@ func newWorld(c Config) *world {
 	if w.program == nil {
 		w.program = NewProgram(c.Seed)
 	}
+	w.furnish(c)
 	w.nodes = w.program.index()
 	if w.plan == nil {
 		w.plan = c.SeedPlan()
@@ -128,6 +137,7 @@ func (w *world) begin() {
 		w.workers = append(w.workers, k)
 		k.boot()
 	}
+	w.employ()
 	for i := range 2 {
 		c := &client{world: w, pid: fmt.Sprintf("client%d", i)}
 		w.clients = append(w.clients, c)

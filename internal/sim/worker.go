@@ -25,6 +25,7 @@ type worker struct {
 	index  int
 	group  string
 	habits habits
+	host   *host // that it stands behind; nil for one that has a stream
 
 	up     bool
 	life   int
@@ -43,7 +44,9 @@ func (k *worker) boot() {
 		k.pid = fmt.Sprintf("%s-%d", k.pid, k.life)
 	}
 	k.world.log("worker %s is up", k.pid)
-	k.stream = k.world.connect(k, k.group, k.pid)
+	if k.host == nil {
+		k.stream = k.world.connect(k, k.group, k.pid)
+	}
 	life := k.life
 	k.world.after(leaseTTL/2, func() { k.heartbeat(life) })
 }
@@ -57,7 +60,9 @@ func (k *worker) kill(away time.Duration) {
 	k.up = false
 	k.life++
 	k.runs = nil
-	k.stream.abandon()
+	if k.host == nil {
+		k.stream.abandon()
+	}
 	k.world.after(away, k.boot)
 }
 
@@ -70,6 +75,9 @@ func (k *worker) receive(m deliver.Message) {
 	acquire := &protocol.TaskAcquire{ID: m.Task.ID, Version: m.Task.Version, PID: k.pid, TTL: k.world.leaseTTL().Milliseconds()}
 	k.world.send(k.pid, acquire, func(reply protocol.Reply, ok bool) {
 		if claim, claimed := reply.Body.(protocol.ClaimBody); ok && claimed && k.life == life {
+			if k.host != nil {
+				k.host.claims(claim.Task.ID)
+			}
 			k.start(claim)
 		}
 	})

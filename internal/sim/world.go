@@ -22,26 +22,29 @@ type world struct {
 	chaos *rand.Rand // the store's faults
 	play  *rand.Rand // what workers and clients choose while they run
 
-	disk         *disk
-	servers      []*server
-	workers      []*worker
-	clients      []*client
-	program      *Program
-	nodes        map[string]*Node // of the program; only looked up
-	plan         *Plan
-	ledger       *ledger
-	follower     *follower
-	passes       int           // how often time has passed in slow calls
-	troubleUntil time.Duration // until then the server may be late
-	layout       fleet         // of servers
-	furthest     int64         // the largest reading of any server's clock, epoch ms, where several share the store
-	apart        int64         // how far the clocks of two servers have been apart at most, ms
-	weather      weather
-	calm         bool // faults have stopped
-	over         bool // everything has come to its end
-	exempt       int  // above 0, the store's calls meet no faults
-	stats        Stats
-	failures     map[string]int // runs of flows that have failed; only looked up
+	disk          *disk
+	servers       []*server
+	workers       []*worker
+	hosts         []*host // targets of push; none in most universes
+	pushing       pushing
+	listensByPush bool // clients hear of ends at targets too
+	clients       []*client
+	program       *Program
+	nodes         map[string]*Node // of the program; only looked up
+	plan          *Plan
+	ledger        *ledger
+	follower      *follower
+	passes        int           // how often time has passed in slow calls
+	troubleUntil  time.Duration // until then the server may be late
+	layout        fleet         // of servers
+	furthest      int64         // the largest reading of any server's clock, epoch ms, where several share the store
+	apart         int64         // how far the clocks of two servers have been apart at most, ms
+	weather       weather
+	calm          bool // faults have stopped
+	over          bool // everything has come to its end
+	exempt        int  // above 0, the store's calls meet no faults
+	stats         Stats
+	failures      map[string]int // runs of flows that have failed; only looked up
 }
 
 // epoch is the wall clock's reading at the beginning, in epoch milliseconds: 2026-01-01 00:00 UTC.
@@ -56,6 +59,9 @@ const (
 	streamPlay
 	streamFleet
 	streamLayout
+	streamPush
+	streamPushPlan
+	streamTargets
 )
 
 func newRand(seed uint64, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
