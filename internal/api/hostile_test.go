@@ -224,7 +224,7 @@ func (h *hostileServer) send(text string, abrupt bool) error {
 		return err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	wrote := make(chan struct{})
 	go func() {
 		defer close(wrote)
@@ -295,7 +295,7 @@ func (h *hostileServer) wantHealthy() {
 		h.t.Errorf("a panic: %.2000s", log[max(0, at-200):])
 	}
 	var goroutines, files int
-	for range 2000 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if goroutines, files = h.left(); goroutines <= h.goroutines && files <= h.files {
 			return
 		}

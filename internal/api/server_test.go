@@ -13,6 +13,17 @@ import (
 
 // A connection that has sent nothing is nobody's request: a stop does not wait for it.
 func TestShutdownDoesNotWaitForSilentConnections(t *testing.T) {
+	// net/http itself lets go of such a connection after five seconds. A busy machine may need those.
+	for range 10 {
+		if took := stopWithASilentConnection(t); took < 4*time.Second {
+			return
+		}
+	}
+	t.Error("a stop waits for a silent connection")
+}
+
+func stopWithASilentConnection(t *testing.T) (took time.Duration) {
+	t.Helper()
 	accepted := make(chan struct{})
 	s := NewServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))
 	note := s.ConnState
@@ -34,15 +45,17 @@ func TestShutdownDoesNotWaitForSilentConnections(t *testing.T) {
 	}
 	defer c.Close()
 	<-accepted
-	// net/http itself lets go of such a connection after five seconds; the context ends well before.
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		t.Fatalf("stop: %v", err)
 	}
+	took = time.Since(begun)
 	if err := <-served; err != http.ErrServerClosed {
 		t.Fatal(err)
 	}
+	return took
 }
 
 // A request that is on its way on a kept connection when the server begins to stop is told to try again: its connection
