@@ -163,6 +163,8 @@ func (s *service) newMetrics(ctx context.Context, logger *slog.Logger, o serverO
 		Push:           s.push.Stats,
 		InFlight:       func() int64 { return s.handler.InFlight() },
 		MaxConnections: o.settings.TransportsHTTPPollMaxConnections,
+		MaxPushes:      o.settings.HTTPPushMaxOutstanding,
+		Workspaces:     s.engine.Workspaces,
 		Ready:          func(ctx context.Context) error { return s.handler.Ready(ctx) },
 		Traces:         s.traces(),
 		Queues:         w.look,

@@ -19,6 +19,8 @@ const (
 	workspacePage = 1000
 	// recountInterval is how long a count is good for that other servers may have overtaken, or that leaves no room.
 	recountInterval = 10 * time.Second
+	// watchInterval is the same for whoever only looks on: a count reads every workspace's row.
+	watchInterval = time.Minute
 )
 
 // errNoRoom is why a request in a workspace that does not exist yet is refused.
@@ -64,7 +66,7 @@ func (e *Engine) makeWorkspace(ctx context.Context, workspace string) error {
 	if _, ok := e.workspaces.Load(workspace); ok {
 		return nil
 	}
-	if err := e.countWorkspaces(ctx); err != nil {
+	if err := e.countWorkspaces(ctx, recountInterval); err != nil {
 		return err
 	}
 	// The default one is what most clients mean: whoever makes up names must not keep them out.
@@ -97,11 +99,24 @@ func (e *Engine) findWorkspace(ctx context.Context, workspace string, put bool) 
 	return found, err
 }
 
+// Workspaces is how many workspaces the store has, and how many it may have; more than that are not counted. Several servers on
+// a store find the others' a minute later. It may fail with the store. Safe for concurrent use.
+func (e *Engine) Workspaces(ctx context.Context) (n, limit int, err error) {
+	select {
+	case e.existing.turn <- struct{}{}:
+		defer func() { <-e.existing.turn }()
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+	err = e.countWorkspaces(ctx, watchInterval)
+	return min(e.existing.n, e.opt.MaxWorkspaces), e.opt.MaxWorkspaces, err
+}
+
 // countWorkspaces counts the workspaces unless their number is known. It is known to the server that makes them all; one
-// of several looks again when its count has aged.
-func (e *Engine) countWorkspaces(ctx context.Context) error {
+// of several looks again when its count is as old as goodFor.
+func (e *Engine) countWorkspaces(ctx context.Context, goodFor time.Duration) error {
 	c, now := &e.existing, e.opt.Source.Mono()
-	aged := now-c.at >= recountInterval && (e.shared || c.n >= e.opt.MaxWorkspaces)
+	aged := now-c.at >= goodFor && (e.shared || c.n >= e.opt.MaxWorkspaces)
 	if c.know && !aged {
 		return nil
 	}

@@ -99,3 +99,27 @@ func TestCountsOfWorkspacesAge(t *testing.T) {
 		}
 	}
 }
+
+// TestWorkspacesAreToldOf: how many there are is known to the server that makes them, and found again by another, later.
+func TestWorkspacesAreToldOf(t *testing.T) {
+	f := newFixture(t)
+	want := func(e *Engine, n int) {
+		t.Helper()
+		if got, limit, err := e.Workspaces(t.Context()); got != n || limit != 3 || err != nil {
+			t.Errorf("%d workspaces of %d, %v; want %d of 3", got, limit, err, n)
+		}
+	}
+	alone := f.limited(Options{MaxWorkspaces: 3})
+	want(alone, 0)
+	createIn(alone, "w0")
+	want(alone, 1)
+	a, b := f.limited(Options{MaxWorkspaces: 3, Shared: true, ServerID: "a"}), f.limited(Options{MaxWorkspaces: 3, Shared: true, ServerID: "b"})
+	want(a, 1)
+	for _, workspace := range []string{"w1", "w2", "w3", protocol.DefaultWorkspace} {
+		createIn(b, workspace)
+	}
+	want(b, 3) // the default one is beyond the limit
+	want(a, 1)
+	f.clock.advance(watchInterval)
+	want(a, 3)
+}

@@ -59,6 +59,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	defer cancel()
 	s.send(ready, truth(c.sources.Ready(ctx) == nil))
 	c.collectQueues(ctx, s)
+	c.collectWorkspaces(ctx, s)
 	c.collectCensus(ctx, s)
 }
 
@@ -218,6 +219,7 @@ func (c *collector) collectPush(s sink, p push.Stats) {
 	s.send(deliveries, float64(failed), "error")
 	s.send(deliveries, float64(dropped), "dropped")
 	s.send(pushOutstanding, float64(p.Outstanding))
+	s.send(pushOutstandingMax, float64(c.sources.MaxPushes))
 	for i, name := range messageNames {
 		s.send(pushUnserved, float64(p.Unserved[i]), name)
 	}
@@ -244,6 +246,16 @@ func (c *collector) collectQueues(ctx context.Context, s sink) {
 	}
 	s.send(journalLag, float64(q.JournalLagMs)/1000)
 	s.send(quarantined, float64(q.Quarantined))
+}
+
+func (c *collector) collectWorkspaces(ctx context.Context, s sink) {
+	n, limit, err := c.sources.Workspaces(ctx)
+	if err != nil {
+		c.log.Warn("metrics: the store's workspaces cannot be counted", "error", err)
+		return
+	}
+	s.send(workspaces, float64(n))
+	s.send(workspacesMax, float64(limit))
 }
 
 func (c *collector) collectCensus(ctx context.Context, s sink) {

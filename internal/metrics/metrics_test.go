@@ -62,7 +62,7 @@ func sample() Sources {
 		Version: "1.2.3", Store: func() Store { return st }, Engine: func() engine.Counts { return counts },
 		Delivery: func() deliver.Stats { return d }, Push: func() push.Stats { return pushed }, InFlight: func() int64 { return 7 },
 		Traces:         func() trace.Stats { return trace.Stats{Exported: 9001, Failed: 9002, Dropped: 9003, Queued: 4} },
-		MaxConnections: 1000, Ready: func(context.Context) error { return nil },
+		MaxConnections: 1000, MaxPushes: 1024, Workspaces: func(context.Context) (int, int, error) { return 12, 10_000, nil }, Ready: func(context.Context) error { return nil },
 		Queues: func(context.Context) (store.Queues, error) { return q, nil },
 		Census: func(context.Context) (engine.Census, error) {
 			return engine.Census{Server: "b", Servers: []engine.CensusServer{{ID: "a"}, {ID: "b", Live: true, OffsetMs: -250}, {ID: "c", Live: true}},

@@ -52,22 +52,25 @@ var (
 	hintsDropped        = counter("abide_hints_dropped_total", "Hints of new messages dropped because too many were waiting; the messages are found by looking.")
 	outboxFailures      = counter("abide_delivery_failures_total", "Calls of delivery to the store that failed, by call.", "call")
 
-	deliveries       = counter("resonate_deliveries_total", "Sends to addresses that are no poll address, by how they ended.", "status")
-	pushOutcomes     = counter("abide_push_sends_total", "The same by transport, with refusals by rules or for want of a credential apart.", "transport", "outcome")
-	pushMessages     = gauge("abide_push_messages", "Messages in memory by transport: being sent, in line, or in a pause after a failure. The rest is in the store.", "transport", "state")
-	pushOldest       = gauge("abide_push_oldest_seconds", "How long the oldest of them is known.", "transport")
-	pushDestinations = gauge("abide_push_destinations", "Destinations with messages in memory, and those of them that pause because their last sends have all failed.", "transport", "state")
-	pushOutstanding  = gauge("abide_push_outstanding", "Messages that are on their way now; transports.http_push.max_outstanding bounds them.")
-	pushUnserved     = gauge("abide_push_unserved_queues", "Addresses with messages that this server sends nothing to, as the last walk over all has met them.", "kind")
-	pushHintsDropped = counter("abide_push_hints_dropped_total", "Hints of new messages for which there was no room; the messages are found by looking.")
-	pushTakenOver    = counter("abide_push_taken_over_total", "Destinations of other servers that this one has served for a while, because their messages lay there.")
-	pushGivenUp      = counter("abide_push_given_up_total", "Messages that were accepted and could not be taken out of the outbox: they are sent again.")
-	pushFailures     = counter("abide_push_failures_total", "Calls of push to the store that failed, by call.", "call")
+	deliveries         = counter("resonate_deliveries_total", "Sends to addresses that are no poll address, by how they ended.", "status")
+	pushOutcomes       = counter("abide_push_sends_total", "The same by transport, with refusals by rules or for want of a credential apart.", "transport", "outcome")
+	pushMessages       = gauge("abide_push_messages", "Messages in memory by transport: being sent, in line, or in a pause after a failure. The rest is in the store.", "transport", "state")
+	pushOldest         = gauge("abide_push_oldest_seconds", "How long the oldest of them is known.", "transport")
+	pushDestinations   = gauge("abide_push_destinations", "Destinations with messages in memory, and those of them that pause because their last sends have all failed.", "transport", "state")
+	pushOutstanding    = gauge("abide_push_outstanding", "Messages that are on their way now.")
+	pushOutstandingMax = gauge("abide_push_outstanding_max", "Messages that may be on their way at once, which is transports.http_push.max_outstanding; more wait in the store.")
+	pushUnserved       = gauge("abide_push_unserved_queues", "Addresses with messages that this server sends nothing to, as the last walk over all has met them.", "kind")
+	pushHintsDropped   = counter("abide_push_hints_dropped_total", "Hints of new messages for which there was no room; the messages are found by looking.")
+	pushTakenOver      = counter("abide_push_taken_over_total", "Destinations of other servers that this one has served for a while, because their messages lay there.")
+	pushGivenUp        = counter("abide_push_given_up_total", "Messages that were accepted and could not be taken out of the outbox: they are sent again.")
+	pushFailures       = counter("abide_push_failures_total", "Calls of push to the store that failed, by call.", "call")
 
 	timerOverdue   = gauge("abide_timer_overdue_seconds", "How long the oldest due timer is due, by kind; 0 if none is.", "kind")
 	undelivered    = gauge("abide_undelivered_messages", "Messages that wait in the store for a worker, by kind. Long queues are counted in several scrapes.", "kind")
 	undeliveredAge = gauge("abide_undelivered_oldest_seconds", "Age of the oldest message that waits in the store, by kind: of an execute, how long a task has had no worker.", "kind")
 	journalLag     = gauge("abide_journal_lag_seconds", "How much older than its retention age the oldest entry of a journal is; 0 if retention is up to date.")
+	workspaces     = gauge("abide_workspaces", "Workspaces that the store has.")
+	workspacesMax  = gauge("abide_workspaces_max", "Workspaces that it may have, which is limits.workspaces; a request that would make one more is refused.")
 	quarantined    = gauge("abide_quarantined_rows", "Rows that are set aside now, at most 1000.")
 
 	spans       = counter("abide_trace_spans_total", "Spans that ended, by outcome: exported to the collector, failed to be, or dropped because too many were waiting.", "outcome")
@@ -85,6 +88,6 @@ var all = []metric{
 	poolMax, poolWaits, storeHints, listening,
 	schedulePromises, steps, passFailures, setAside, swept, unblocksExpired, compacted, messagesSent, messageOutcomes, messagesHeld,
 	messagesInFlight, workers, connections, connectionsMax, connectionsRefused, connectionsReplaced, hintsDropped, outboxFailures, timerOverdue,
-	deliveries, pushOutcomes, pushMessages, pushOldest, pushDestinations, pushOutstanding, pushUnserved, pushHintsDropped, pushTakenOver, pushGivenUp, pushFailures,
-	undelivered, undeliveredAge, journalLag, quarantined, spans, spansQueued, servers, duties, clockOffset,
+	deliveries, pushOutcomes, pushMessages, pushOldest, pushDestinations, pushOutstanding, pushOutstandingMax, pushUnserved, pushHintsDropped, pushTakenOver, pushGivenUp, pushFailures,
+	undelivered, undeliveredAge, journalLag, workspaces, workspacesMax, quarantined, spans, spansQueued, servers, duties, clockOffset,
 }

@@ -28,6 +28,10 @@ type Sources struct {
 	InFlight func() int64
 	// MaxConnections is how many streams to workers may be open at once.
 	MaxConnections int
+	// MaxPushes is how many messages may be on their way to addresses that are no poll address.
+	MaxPushes int
+	// Workspaces is how many workspaces the store has, and may have. It may fail: then the metrics of it are missing.
+	Workspaces func(ctx context.Context) (n, limit int, err error)
 	// Ready reports why requests cannot be served now; nil if they can.
 	Ready func(ctx context.Context) error
 	// Traces is what was recorded of traces; nil without them.
