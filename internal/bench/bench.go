@@ -61,7 +61,7 @@ const (
 	operationTimeout = 30 * time.Second // of one operation, a wait for its messages included
 	readyTimeout     = 60 * time.Second // until the server must be ready
 	stopTimeout      = 30 * time.Second // until an own server that was told to stop is killed
-	endGrace         = 2 * time.Second  // for operations in flight when the time is over
+	endGrace         = 10 * time.Second // for operations in flight when the time is over: a busy disk may need seconds
 	defaultGetSet    = 1000             // promises that Get makes for itself if none are preloaded
 	preloaders       = 64               // clients that preload, so that commits are shared
 )

@@ -62,7 +62,7 @@ func TestAnswersInEveryForm(t *testing.T) {
 	}
 	for _, piece := range []int{7, 1000, 1 << 20} {
 		c := newConnection(serveRaw(t, piece, raw...))
-		c.limit(time.Now().Add(10 * time.Second))
+		c.limit(time.Now().Add(time.Minute))
 		for _, a := range answers {
 			status, body, err := c.roundTrip(append(c.begin(), "{}"...))
 			if err != nil || string(body) != a.body || status == 0 {
@@ -83,7 +83,7 @@ func TestBrokenAnswersAreErrors(t *testing.T) {
 		"HTTP/1.1 200",
 	} {
 		c := newConnection(serveRaw(t, 1<<20, raw))
-		c.limit(time.Now().Add(10 * time.Second))
+		c.limit(time.Now().Add(time.Minute))
 		if status, body, err := c.roundTrip(append(c.begin(), "{}"...)); err == nil {
 			t.Errorf("%q: status %d, body %q", raw, status, body)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -72,14 +73,17 @@ func parseFigures(text io.Reader) (f figures, err error) {
 	return f, nil
 }
 
-// freePort is a port of 127.0.0.1 that nobody listens on now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort is a port of 127.0.0.1 that nobody listens on now. It lies below those that systems give to whoever asks for
+// any, so that nobody is given it before it is used.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 20_000 + rand.IntN(10_000)
+		var l net.Listener
+		if l, err = net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }
 
 // The engine's own commits are measured before the run and after it, each time for a tenth of the measured time
