@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,6 +196,10 @@ func flagValue(name string) string { return os.Args[slices.Index(os.Args, name)+
 func TestMain(m *testing.M) {
 	switch os.Getenv("BENCH_STAND_IN") {
 	case "serve":
+		// Whoever started the tests may have had this signal ignored, which is inherited.
+		interrupted := make(chan os.Signal, 1)
+		signal.Notify(interrupted, os.Interrupt)
+		go func() { <-interrupted; os.Exit(0) }()
 		path := os.Args[len(os.Args)-3] // --storage-sqlite-path FILE --transports-... N
 		if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
 			fmt.Fprintln(os.Stderr, err, os.Args)
