@@ -249,6 +249,43 @@ func TestSpellingsThroughAProxy(t *testing.T) {
 	}
 }
 
+// A redirect is read as an address is: where it leads has one spelling, too, before the rules judge it.
+func TestSpellingsInRedirectsThroughAProxy(t *testing.T) {
+	var to, seen atomic.Value
+	proxy, reached := counted(t, func(w http.ResponseWriter, r *http.Request) {
+		seen.Store(r.URL.Host)
+		if r.URL.Host == "first.example" {
+			w.Header().Set("Location", to.Load().(string))
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}
+	})
+	at, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options()
+	o.Proxy = func(*http.Request) (*url.URL, error) { return at, nil }
+	o.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no name server") }}
+	o.Rules = rules(t, "", "denied.example bücher.example 1.2.3.4")
+	tr := newTransport(t, o)
+	send := func(location string) error {
+		to.Store(location)
+		return tr.Send(t.Context(), push.Message{Address: "http://first.example/", Body: []byte("{}")})
+	}
+	for _, location := range []string{
+		"http://2130706433/", "//0x7f.1/", "http://127.1", "http://0177.0.0.1/", "http://127.0.0.1./", "http://2852039166/", "http://16909060/", "http://１２７.1/",
+		"http://[::ffff:7f00:1]/", "http://DENIED.example/", "http://denied.example./", "http://BÜCHER.example/", "http://b%C3%BCcher.example/", "http://ⓓenied.example/",
+	} {
+		before := reached.Load()
+		if err := send(location); err == nil || reached.Load() != before+1 {
+			t.Errorf("%s: %v, and the proxy was asked for %v", location, err, seen.Load())
+		}
+	}
+	if err := send("http://ÖFFENTLICH.example/a?b=%41"); err != nil || seen.Load() != "xn--ffentlich-z7a.example" {
+		t.Errorf("a good redirect: %v, the proxy was asked for %v", err, seen.Load())
+	}
+}
+
 // Through a proxy the destination is judged by its addresses here, and by its name where it has none.
 func TestProxied(t *testing.T) {
 	var seen atomic.Value

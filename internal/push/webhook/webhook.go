@@ -312,11 +312,15 @@ func (t *Transport) through(by *http.Transport, request *http.Request) (*http.Re
 	return by.RoundTrip(request)
 }
 
-// redirected is where a redirect leads.
+// redirected is where a redirect leads. It is read as an address is, so that the rules judge the one spelling of its host that a
+// proxy is then asked for.
 func redirected(from *url.URL, location string) (*url.URL, error) {
 	to, err := from.Parse(location)
+	if err == nil && location != "" {
+		to, err = parseTarget(to.String())
+	}
 	switch {
-	case err != nil || location == "" || to.Hostname() == "" || to.Scheme != "http" && to.Scheme != "https":
+	case err != nil || location == "":
 		return nil, errors.New("the target redirects to what is no http or https URL")
 	case from.Scheme == "https" && to.Scheme == "http":
 		return nil, errors.New("the target redirects from https to http")
