@@ -21,7 +21,7 @@ const (
 	// steps of compaction it makes there. Both are about 16,000 entries.
 	retainPages = 16
 	retainPage  = 1000
-	retainSteps = 256
+	retainSteps = 128
 )
 
 // retainer is where retention stands. Used by one goroutine at a time.

@@ -278,7 +278,7 @@ var brokenOrder = []broken{
 			},
 		}
 	})},
-	{"compaction leaves the floor", "compaction/a step removes at most 64 entries and is resumed", inTx(func(tx kv.Tx) *wrongTx {
+	{"compaction leaves the floor", "compaction/a step removes at most 127 entries and is resumed", inTx(func(tx kv.Tx) *wrongTx {
 		return &wrongTx{put: func(key, value []byte) error {
 			if key[0] == kv.ReservedPrefix {
 				return nil

@@ -12,7 +12,7 @@ import (
 
 var compactionTests = []test{
 	{name: "a partition that was never compacted has the origin as its floor", run: testFloorOrigin},
-	{name: "a step removes at most 64 entries and is resumed", run: testCompactionSteps},
+	{name: "a step removes at most 127 entries and is resumed", run: testCompactionSteps},
 	{name: "a reader below the floor is expired, one at it reads everything after it", run: testExpired},
 	{name: "the floor never moves backwards", run: testFloorBackwards},
 	{name: "a target ahead of the snapshot is refused", run: testTargetAhead},
@@ -399,8 +399,8 @@ func closed(c chan struct{}) bool {
 }
 
 func testFloorReopen(f *fixture) {
-	at := f.appendMany("p", 100)
-	floor, more := f.compact("p", at[90])
+	at := f.appendMany("p", kv.MaxCompactionEntries+10)
+	floor, more := f.compact("p", at[len(at)-5])
 	if floor != at[kv.MaxCompactionEntries-1] || !more {
 		f.Fatalf("the floor is %v, more: %v", floor, more)
 	}
@@ -409,9 +409,10 @@ func testFloorReopen(f *fixture) {
 		f.Errorf("the floor is %v, want %v", got, floor)
 	}
 	f.wantExpired("p", at[0], floor)
-	f.compactAll("p", at[90])
+	last := at[len(at)-10]
+	f.compactAll("p", last)
 	f.reopen()
-	if got := f.journal("p", at[90], 100); len(got) != 9 {
+	if got := f.journal("p", last, 100); len(got) != 9 {
 		f.Errorf("%d entries are left, want 9", len(got))
 	}
 }
