@@ -59,7 +59,7 @@ func newPusher(t *testing.T, box Outbox, c *calls) *Pusher {
 		NowMs: func() int64 { return time.Since(started).Milliseconds() }, Limits: Limits{PollMs: 20, RetryMsFirst: 20},
 	})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = p.Stop(ctx, ctx)
 	})
@@ -69,7 +69,7 @@ func newPusher(t *testing.T, box Outbox, c *calls) *Pusher {
 // until waits for something to come true.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it never comes true that %s", what)
 		}
@@ -137,7 +137,7 @@ func TestPanics(t *testing.T) {
 	p.step(func(*Core, int64) { panic("core") })
 	box.queue(execute("u", 0, "http://a/"))
 	until(t, "it is delivered", func() bool { return box.left() == 0 })
-	if h := p.Health(); h.Panics != 1 || h.Panic != "core" || h.StuckMs() > 5000 {
+	if h := p.Health(); h.Panics != 1 || h.Panic != "core" || h.StuckMs() > 60_000 {
 		t.Errorf("%+v", h)
 	}
 }
@@ -160,17 +160,16 @@ func TestStop(t *testing.T) {
 			box.queue(execute(fmt.Sprintf("t%03d", i), 0, fmt.Sprintf("http://h%d/", i%10)))
 		}
 		until(t, "some are on their way", func() bool { return c.count() >= 10 })
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		sends, cancelSends := context.WithTimeout(ctx, 100*time.Millisecond)
 		if !hangs {
 			close(release)
 			cancelSends()
-			sends, cancelSends = context.WithTimeout(ctx, 4*time.Second)
+			sends, cancelSends = context.WithTimeout(ctx, time.Minute)
 		}
-		begun := time.Now()
 		err := p.Stop(ctx, sends)
-		if (err != nil) != hangs || time.Since(begun) > 4*time.Second || !c.closed {
-			t.Errorf("hangs %v: %v after %s", hangs, err, time.Since(begun))
+		if (err != nil) != hangs || (sends.Err() != nil) != hangs || ctx.Err() != nil || !c.closed {
+			t.Errorf("hangs %v: %v, at its deadlines %v and %v", hangs, err, sends.Err(), ctx.Err())
 		}
 		sent := c.count()
 		want := 1000
