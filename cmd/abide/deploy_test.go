@@ -192,7 +192,7 @@ func TestSystemdUnit(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{
-		"Type": "notify", "Restart": "on-failure", "DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes", "CapabilityBoundingSet": "",
+		"Type": "notify", "Restart": "on-failure", "StartLimitIntervalSec": "0", "DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes", "CapabilityBoundingSet": "",
 	} {
 		if got, there := unit[key]; !there || got != want {
 			t.Errorf("%s=%s, want %s", key, got, want)
