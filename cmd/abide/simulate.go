@@ -20,6 +20,7 @@ type simulateCommand struct {
 	Seed    uint64 `placeholder:"SEED" help:"Run this seed alone and print its trace."`
 	Faults  []int  `placeholder:"N" help:"With --seed: only these faults of its plan, by their numbers."`
 	Servers int    `placeholder:"N" help:"Servers on the store, 1 to 3. Default: what the seed chooses, one in half of them."`
+	Push    string `enum:"seed,always,never" default:"seed" placeholder:"WHEN" help:"Whether messages are pushed to simulated targets: always, never, or seed for what the seed chooses, which is in three of ten."`
 	Workers int    `placeholder:"N" help:"Universes at a time. Default: one per core."`
 	Model   bool   `help:"Also compare every answer with that of the reference model, which takes several times as long."`
 	JSON    bool   `name:"json" help:"Print the report as one JSON object."`
@@ -85,9 +86,16 @@ func (c *simulateCommand) Run(in surroundings, _ *environment) error {
 	return nil
 }
 
+// config is the universe of a seed.
+func (c *simulateCommand) config(seed uint64) sim.Config {
+	choice := map[string]sim.Choice{"always": sim.Always, "never": sim.Never}[c.Push]
+	return sim.Config{Seed: seed, Servers: c.Servers, Push: choice, Model: c.Model}
+}
+
 // one runs one seed with its trace. If it fails, the few faults that it takes are looked for.
 func (c *simulateCommand) one(in surroundings) error {
-	config := sim.Config{Seed: c.Seed, Servers: c.Servers, Model: c.Model, Trace: in.stdout}
+	config := c.config(c.Seed)
+	config.Trace = in.stdout
 	plan := config.SeedPlan()
 	if len(c.Faults) > 0 {
 		config.Plan = plan.Only(c.Faults)
@@ -103,8 +111,8 @@ func (c *simulateCommand) one(in surroundings) error {
 	for _, n := range few {
 		fmt.Fprintf(in.stdout, "%3d %s\n", n, plan.Faults[n])
 	}
-	fmt.Fprintf(in.stdout, "replay: abide simulate --seed %d --servers %d --faults %s\n%v\n",
-		c.Seed, max(c.Servers, 0), strings.Trim(strings.ReplaceAll(fmt.Sprint(few), " ", ","), "[]"), r.Err)
+	fmt.Fprintf(in.stdout, "replay: abide simulate --seed %d --servers %d --push %s --faults %s\n%v\n",
+		c.Seed, max(c.Servers, 0), c.Push, strings.Trim(strings.ReplaceAll(fmt.Sprint(few), " ", ","), "[]"), r.Err)
 	return failure
 }
 
@@ -112,8 +120,7 @@ func (c *simulateCommand) run(ctx context.Context, in surroundings) simulated {
 	report := simulated{From: c.From, Failed: []simulatedFailed{}}
 	begin := time.Now()
 	shown, progress := begin, isTerminal(in.stderr)
-	config := func(seed uint64) sim.Config { return sim.Config{Seed: seed, Servers: c.Servers, Model: c.Model} }
-	sim.Many(ctx, c.From, c.Seeds, c.Workers, config, func(r sim.Result) {
+	sim.Many(ctx, c.From, c.Seeds, c.Workers, c.config, func(r sim.Result) {
 		report.Seeds++
 		report.Totals.Add(r.Stats)
 		if r.Err != nil {
@@ -123,6 +130,9 @@ func (c *simulateCommand) run(ctx context.Context, in surroundings) simulated {
 			}
 			if c.Servers != 0 {
 				replay += fmt.Sprintf(" --servers %d", c.Servers)
+			}
+			if c.Push != "seed" {
+				replay += " --push " + c.Push
 			}
 			report.Failed = append(report.Failed, simulatedFailed{r.Seed, r.Err.Error(), replay})
 		}
@@ -154,6 +164,7 @@ func (s *simulated) print(in surroundings, asJSON bool) error {
 		s.Seeds, s.From, len(s.Failed), s.Seconds, s.SeedsPerS, s.PerCore)
 	fmt.Fprintf(in.stdout, "%.1f virtual days: %d requests, %d commits, %d faults, %d crashes, %d messages lost, %d doubled, %d late,\n",
 		s.VirtualDay, t.Requests, t.Commits, t.Faults, t.Crashes, t.Lost, t.Duplicated, t.Delayed)
+	fmt.Fprintf(in.stdout, "%d messages pushed, %d of them not accepted, %d servers dead between claim and answer,\n", t.Pushes, t.PushesFailed, t.PushKills)
 	_, err := fmt.Fprintf(in.stdout, "%d conflicts, %d unknown outcomes, %d slow calls, %d hints dropped; the checker ran %d times\n",
 		t.Conflicts, t.Unknown, t.Slow, t.HintsDropped, t.Inspections)
 	return err

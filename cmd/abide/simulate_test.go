@@ -18,6 +18,14 @@ func TestSimulate(t *testing.T) {
 	if report.Seeds != 3 || report.From != 7 || len(report.Failed) != 0 || report.Totals.Requests < 600 || report.Totals.Faults < 30 {
 		t.Errorf("the report is %s", r.stdout)
 	}
+	r = runWith(nil, "simulate", "--seeds", "3", "--push", "always", "--json")
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil || report.Totals.Pushes < 30 {
+		t.Errorf("%v, the report is %s", err, r.stdout)
+	}
+	r = runWith(nil, "simulate", "--seeds", "2", "--push", "sometimes")
+	if r.code != exitUsage || !strings.Contains(r.stderr, "--push") {
+		t.Errorf("exit %d: %s", r.code, r.stderr)
+	}
 	r = runWith(nil, "simulate", "--seeds", "2", "--model")
 	if r.code != exitOK || !strings.Contains(r.stdout, "2 seeds from 1, 0 failed") {
 		t.Errorf("exit %d: %s", r.code, r.stdout)

@@ -115,12 +115,15 @@ func (p *Program) retarget(r *rand.Rand, hosts []*host) {
 	}
 }
 
-// pushFaults are what goes wrong with targets.
+// pushFaultKinds are what goes wrong with targets, and stops, which wait for them.
+var pushFaultKinds = []FaultKind{RefusePushes, ThrottlePushes, HangPushes, LosePushAnswers, KillAtClaim, LeaveServer}
+
+// pushFaults are the faults of a seed that are about push.
 func pushFaults(seed uint64) (out []Fault) {
 	r := newRand(seed, streamPushPlan)
 	for range 5 + r.IntN(8) {
 		out = append(out, Fault{
-			Kind: RefusePushes + FaultKind(r.IntN(int(faultKinds-RefusePushes))),
+			Kind: pushFaultKinds[r.IntN(len(pushFaultKinds))],
 			At:   between(r, 0, stormFor*9/10),
 			For:  between(r, 300*time.Millisecond, 6*time.Second),
 			P:    0.3 + 0.7*r.Float64(),
