@@ -150,7 +150,7 @@ func TestFileErrors(t *testing.T) {
 		"server.port_file = \"x\"":                         ":1: server.port_file is not a setting; did you mean server.port?",
 		"[[server]]\nport = 1":                             ":1: server: ",
 		"observability.otlp_endpoint.x = \"\"":             "is not a setting",
-		"observability.otlp_endpoint = \"h\\nx\"":          "--observability-otlp-endpoint",
+		"observability.otlp_endpoint = \"h\\nx\"":          "abide.toml:1: observability.otlp_endpoint: ",
 		"observability.otlp_endpoint = \"http://u:p@h:1\"": "OTEL_EXPORTER_OTLP_HEADERS",
 		"observability.trace_sample = 1.5":                 "must be from 0 to 1",
 		"observability.trace_sample = \"many\"":            "must be from 0 to 1",

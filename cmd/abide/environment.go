@@ -2,10 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"sort"
 	"strings"
@@ -129,9 +127,15 @@ func (e *environment) learnKey(key string, flag *kong.Flag, readsFile bool) {
 // Validate does nothing: each value is checked where it is resolved.
 func (e *environment) Validate(*kong.Application) error { return nil }
 
+// Sources of values besides flags and defaults.
+const (
+	sourceEnvironment = "environment"
+	sourceFile        = "file"
+)
+
 // origin is where a value came from.
 type origin struct {
-	source string // environment or file
+	source string // sourceEnvironment or sourceFile
 	place  string // the variable, or file, line and key
 }
 
@@ -144,28 +148,24 @@ func (e *environment) Resolve(parsed *kong.Context, _ *kong.Path, flag *kong.Fla
 	}
 	e.asked[flag.Value] = true
 	value, name, err := e.fromVariables(flag, key)
-	from := origin{"environment", name}
+	from := origin{sourceEnvironment, name}
 	fileValue, place, fileErr := e.fromFile(parsed, flag, key)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("environment variable %s: %w", name, err)
+		return nil, placedError{fmt.Errorf("environment variable %s: %w", name, err)}
 	case fileErr != nil:
-		return nil, fileErr
+		return nil, placedError{fileErr}
 	case value == nil:
-		value, from = fileValue, origin{"file", place}
+		value, from = fileValue, origin{sourceFile, place}
 	}
 	if value == nil {
 		return nil, nil
 	}
-	scratch := reflect.New(flag.Target.Type()).Elem()
-	if err := flag.Parse(kong.Scan().PushTyped(value, kong.FlagValueToken), scratch); err != nil {
-		if cause := errors.Unwrap(err); cause != nil {
-			err = cause // without the flag's name, which stands in front of all of it anyway
+	if err := try(flag, value); err != nil {
+		if from.source == sourceEnvironment {
+			return nil, placedError{fmt.Errorf("environment variable %s: %w", name, err)}
 		}
-		if from.source == "environment" {
-			return nil, fmt.Errorf("environment variable %s: %w", name, err)
-		}
-		return nil, fmt.Errorf("%s: %w", from.place, err)
+		return nil, placedError{fmt.Errorf("%s: %w", from.place, err)}
 	}
 	e.origins[flag.Value] = from
 	return value, nil

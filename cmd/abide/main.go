@@ -119,7 +119,7 @@ func run(args []string, in surroundings) int {
 	case helped:
 		return exitOK
 	case err != nil:
-		fmt.Fprintf(in.stderr, "abide: %s\n", withoutPasswords(err.Error()))
+		fmt.Fprintf(in.stderr, "abide: %s\n", withoutPasswords(env.mistake(err)))
 		fmt.Fprintln(in.stderr, `Run "abide --help" for the subcommands, or "abide <subcommand> --help" for its flags.`)
 		return exitUsage
 	}
@@ -128,7 +128,7 @@ func run(args []string, in surroundings) int {
 		return exitUsage
 	}
 	if err := command.Run(in, env); err != nil {
-		return report(in.stderr, err)
+		return report(in.stderr, namedError{err, env.named(err.Error(), command.Selected().Flags)})
 	}
 	return exitOK
 }

@@ -126,7 +126,7 @@ func TestUsageErrors(t *testing.T) {
 		{"bench create --keys 5", "", "--preload"},
 		{"bench create --clients=-1", "", "-1 clients"},
 		{"bench create --url localhost", "", "http://"},
-		{"serve", "ABIDE_SERVER__PORT=eight", "--server-port: environment variable ABIDE_SERVER__PORT: expected"},
+		{"serve", "ABIDE_SERVER__PORT=eight", "abide: environment variable ABIDE_SERVER__PORT: expected"},
 		{"promises create p", "", "--timeout is missing"},
 		{"serve", "RESONATE_SERVER__PORT=65536", "from 0 to 65535"},
 		{"serve", "RESONATE_DEBUG=maybe", "environment variable RESONATE_DEBUG"},

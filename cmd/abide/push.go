@@ -76,8 +76,11 @@ func (s *pushSettings) Validate() error {
 	if s.HTTPPushConnectTimeout < 1 || s.HTTPPushRequestTimeout < 1 {
 		return errors.New("--transports-http-push-connect-timeout and --transports-http-push-request-timeout must be at least 1 ms")
 	}
-	if _, err := webhook.ParseRules(s.HTTPPushAllow, s.HTTPPushDeny); err != nil {
-		return fmt.Errorf("--transports-http-push-allow or -deny: %w", err)
+	if _, err := webhook.ParseRules(s.HTTPPushAllow, nil); err != nil {
+		return fmt.Errorf("--transports-http-push-allow: %w", err)
+	}
+	if _, err := webhook.ParseRules(nil, s.HTTPPushDeny); err != nil {
+		return fmt.Errorf("--transports-http-push-deny: %w", err)
 	}
 	return s.validateAuth()
 }

@@ -25,11 +25,10 @@ type tracingSettings struct {
 
 // Validate checks the values.
 func (s *tracingSettings) Validate() error {
-	if s.ObservabilityOTLPEndpoint == "" {
-		return nil
-	}
-	if _, err := collectorURL(s.ObservabilityOTLPEndpoint); err != nil {
-		return fmt.Errorf("--observability-otlp-endpoint: %w", err)
+	if s.ObservabilityOTLPEndpoint != "" {
+		if _, err := collectorURL(s.ObservabilityOTLPEndpoint); err != nil {
+			return fmt.Errorf("--observability-otlp-endpoint: %w", err)
+		}
 	}
 	switch s.ObservabilityOTLPProtocol {
 	case "", trace.GRPC, trace.HTTP:
