@@ -214,7 +214,7 @@ func (r *rig) wantEnded(ids []int) {
 // within waits for something that takes a moment.
 func within(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for range 1000 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if done() {
 			return
 		}
@@ -235,7 +235,7 @@ func wait(t *testing.T, ended <-chan error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the send does not end")
 		return nil
 	}

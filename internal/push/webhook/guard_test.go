@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -175,7 +176,7 @@ func counted(t *testing.T, h http.HandlerFunc) (*httptest.Server, *atomic.Int64)
 }
 
 func options() Options {
-	return Options{Version: "1.2.3", Concurrency: 4, ConnectTimeout: 2 * time.Second, RequestTimeout: 5 * time.Second, Mode: ModeNone, Now: time.Now}
+	return Options{Version: "1.2.3", Concurrency: 4, ConnectTimeout: time.Minute, RequestTimeout: time.Minute, Mode: ModeNone, Now: time.Now}
 }
 
 func newTransport(t *testing.T, o Options) *Transport {
@@ -191,10 +192,20 @@ func newTransport(t *testing.T, o Options) *Transport {
 // A name that shows one address when it is looked up first and another one when it is dialled gains nothing: what is
 // dialled is what is judged.
 func TestRebinding(t *testing.T) {
+	for timeout := 300 * time.Millisecond; ; timeout *= 2 { // a busy machine may need more to look the name up
+		if err := rebind(t, timeout); err == nil {
+			return
+		} else if timeout > 10*time.Second {
+			t.Fatal(err)
+		}
+	}
+}
+
+func rebind(t *testing.T, connectTimeout time.Duration) error {
 	s, reached := counted(t, nil)
 	port := s.Listener.Addr().(*net.TCPAddr).Port
 	o := options()
-	o.ConnectTimeout = 300 * time.Millisecond
+	o.ConnectTimeout = connectTimeout
 	o.Resolver, _ = nameServer(t, "203.0.113.7", "127.0.0.1")
 	o.Rules = rules(t, "203.0.113.0/24", "")
 	tr := newTransport(t, o)
@@ -204,13 +215,18 @@ func TestRebinding(t *testing.T) {
 			t.Error("sent")
 		}
 	}
-	if err := tr.Send(t.Context(), message); !errors.Is(err, push.ErrRefused) || reached.Load() != 0 {
-		t.Errorf("%v; %d requests reached the loopback interface", err, reached.Load())
+	err := tr.Send(t.Context(), message)
+	if reached.Load() != 0 {
+		t.Errorf("%d requests reached the loopback interface", reached.Load())
 	}
-	o.Rules = rules(t, "rebinding.example", "")
+	if !errors.Is(err, push.ErrRefused) {
+		return fmt.Errorf("the name that has become one of this machine: %v", err)
+	}
+	o.Rules, o.ConnectTimeout = rules(t, "rebinding.example", ""), time.Minute
 	if err := newTransport(t, o).Send(t.Context(), message); err != nil || reached.Load() != 1 {
 		t.Errorf("a name that is allowed: %v", err)
 	}
+	return nil
 }
 
 // A host has many spellings, of which a proxy knows more than name servers do: all are judged as the one that they stand

@@ -168,12 +168,23 @@ func TestAnswers(t *testing.T) {
 			s.Config.ErrorLog = nil
 			defer s.CloseClientConnections()
 			tr := local(t, func(o *Options) {
-				o.RequestTimeout, o.Now = 20*time.Second, func() time.Time { return now }
-				if name == "hangs" || name == "body that never comes" {
+				o.RequestTimeout, o.Now = time.Minute, func() time.Time { return now }
+				if name == "hangs" {
 					o.RequestTimeout = 500 * time.Millisecond
 				}
 			})
-			if err := tr.Send(t.Context(), message(s.URL)); !c.want(err) {
+			var err error
+			if name != "body that never comes" {
+				err = tr.Send(t.Context(), message(s.URL))
+			} else { // its head must come in time, however busy the machine is
+				for timeout := 500 * time.Millisecond; timeout < 20*time.Second; timeout *= 2 {
+					tr := local(t, func(o *Options) { o.RequestTimeout = timeout })
+					if err = tr.Send(t.Context(), message(s.URL)); err == nil {
+						break
+					}
+				}
+			}
+			if !c.want(err) {
 				t.Errorf("%v", err)
 			} else if err != nil && strings.Contains(err.Error(), s.URL) {
 				t.Errorf("the error shows the URL: %v", err)
@@ -337,9 +348,7 @@ func TestErrorsTellNoAddresses(t *testing.T) {
 		_ = conn.Close()
 	})
 	_, reset, _ := net.SplitHostPort(s.Listener.Addr().String())
-	closed := httptest.NewServer(nil)
-	_, gone, _ := net.SplitHostPort(closed.Listener.Addr().String())
-	closed.Close()
+	const gone = "1" // a port that somebody had might be another test's by now
 	resolver, _ := nameServer(t, "127.0.0.1")
 	silent, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {
@@ -410,7 +419,7 @@ func TestSwitchingProtocols(t *testing.T) {
 			t.Error(err)
 		}
 		<-closed
-	case <-time.After(10 * time.Second): // twice what a send may take
+	case <-time.After(2 * time.Minute): // twice what a send may take
 		t.Error("the send does not end")
 	}
 }
