@@ -29,7 +29,7 @@ func frugal(t *testing.T, text []byte, read func() error) {
 	var before, after runtime.MemStats
 	least := ^uint64(0)
 	var limit uint64
-	for range 3 {
+	for range 20 {
 		runtime.ReadMemStats(&before)
 		err := read()
 		runtime.ReadMemStats(&after)

@@ -128,7 +128,7 @@ func TestStream(t *testing.T) {
 	}))
 	defer server.Close()
 	p := &probe{ctx: t.Context(), config: config(server.URL), base: server.URL}
-	p.config.HTTP, p.config.Wait = server.Client(), 10*time.Second
+	p.config.HTTP, p.config.Wait = server.Client(), time.Minute
 	s, err := p.open("a group", "w/1")
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func frugal(t *testing.T, b []byte, decode func()) {
 	var before, after runtime.MemStats
 	least := ^uint64(0)
 	limit := uint64(allocPerByte*len(b) + allocBase)
-	for range 3 {
+	for range 20 {
 		runtime.ReadMemStats(&before)
 		decode()
 		runtime.ReadMemStats(&after)

@@ -43,7 +43,7 @@ func (s *seen) String() string {
 // waitFor waits until the transport has seen a text.
 func (s *seen) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for range 500 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if strings.Contains(s.String(), text) {
 			return
 		}

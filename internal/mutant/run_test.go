@@ -19,9 +19,9 @@ import (
 // What a run of go test takes at most: named tests, which are quick; the simulation of maxSeeds on a busy machine; and
 // what the building adds to either.
 const (
-	testTimeout  = 2 * time.Minute
+	testTimeout  = 5 * time.Minute
 	simTimeout   = 15 * time.Minute
-	buildTimeout = 5 * time.Minute
+	buildTimeout = 15 * time.Minute
 )
 
 // verdict is what came of a run of go test.
@@ -56,7 +56,7 @@ func goTest(ctx context.Context, timeout time.Duration, overlay, folder string, 
 	}
 	cmd := exec.CommandContext(ctx, "go", append(append(command, folder), args...)...)
 	cmd.Dir = root
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Minute
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

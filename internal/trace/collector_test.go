@@ -82,7 +82,7 @@ func (r *received) overHTTP(t *testing.T) string {
 
 func stop(t *testing.T, tracer *Tracer) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := tracer.Stop(ctx); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ const (
 	linearClients  = 4
 	linearPhases   = 4
 	linearRequests = 10 // of a client in a phase
-	linearTimeout  = 60 * time.Second
+	linearTimeout  = 5 * time.Minute
 )
 
 var linearTrees = [][]string{

@@ -192,7 +192,7 @@ func (g *gated) enqueue(ctx context.Context, h kv.Hints, name string, fn func(kv
 		})
 		done(at, err)
 	})
-	for range 5000 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		if g.Stats().Queued > before {
 			return
 		}

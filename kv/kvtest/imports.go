@@ -39,7 +39,7 @@ func (f *fixture) importStep(after, state string, rows ...kv.Entry) {
 	f.Helper()
 	step := kv.Import{Rows: rows, Incarnation: importIncarnation, Sequence: importSequence, After: importState(after), State: importState(state)}
 	err := f.importer().Import(context.Background(), step)
-	for tries := 0; errors.Is(err, kv.ErrUnavailable) && tries < 1000; tries++ {
+	for tries := 0; errors.Is(err, kv.ErrUnavailable) && tries < 6000; tries++ {
 		time.Sleep(10 * time.Millisecond) // the engine has failed, and comes back by itself
 		err = f.importer().Import(context.Background(), step)
 	}

@@ -103,6 +103,7 @@ func (f *syncCounted) SharedMemory() vfs.SharedMemory { return vfsutil.WrapShare
 
 func (f *syncCounted) Sync(flags vfs.SyncFlag) error {
 	f.syncs.Add(1)
+	time.Sleep(5 * time.Millisecond) // as a disk takes, so that the next writers can gather even on a slow processor
 	return f.File.Sync(flags)
 }
 

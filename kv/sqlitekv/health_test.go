@@ -15,9 +15,9 @@ import (
 // await waits for something that the probe brings about.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after 30 s", what)
+			t.Fatalf("%s: not after a minute", what)
 		}
 	}
 }

@@ -180,6 +180,7 @@ func TestKilledProcesses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	var h history
 	grown := 0
+	longest := 80 * time.Millisecond // until a process is killed; more where a process takes longer to begin
 	for round := range sqlitekv.Times(30, 1000) {
 		before := h.acknowledged
 		cmd, lines := spawn(t, path)
@@ -195,7 +196,7 @@ func TestKilledProcesses(t *testing.T) {
 				h.acknowledged[p] = n
 			}
 		})
-		time.Sleep(rand.N(80 * time.Millisecond)) // it may be opening the store, or long at work
+		time.Sleep(rand.N(longest)) // it may be opening the store, or long at work
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -204,6 +205,9 @@ func TestKilledProcesses(t *testing.T) {
 		h.look(t, path)
 		if h.acknowledged != before {
 			grown++
+			longest = max(longest/2, 80*time.Millisecond)
+		} else {
+			longest = min(longest*2, 10*time.Second)
 		}
 	}
 	if grown < 5 {
