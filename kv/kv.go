@@ -44,8 +44,8 @@ const (
 	// MaxScanRows is the largest limit of one Scan or Journal call.
 	MaxScanRows = 10_000
 	// MaxSignalBytes is the longest topic and body of a signal together. Set by PostgreSQL, whose notifications
-	// end below 8,000 bytes, with room for several in one.
-	MaxSignalBytes = 2048
+	// end below 8,000 bytes, with room for several in one, and by the longest names that a message may have, which fit.
+	MaxSignalBytes = 2304
 	// MaxTxSeconds is how long one closure or snapshot may live. Set by FoundationDB.
 	MaxTxSeconds = 5
 )

@@ -22,8 +22,8 @@ const (
 	TopicServer = "server"
 )
 
-// hint gives a signal, unless it is too long: whoever it is for scans as well, so it is only later. Too long are
-// messages whose id and address are both near their limits.
+// hint gives a signal, unless it is too long: whoever it is for scans as well, so it is only later, and a hint must not fail
+// what it tells of. The longest names that requests may have fit; only names from elsewhere, such as a store of other limits, would not.
 func (t *Txn) hint(s kv.Signal) {
 	if len(s.Topic)+len(s.Body) > kv.MaxSignalBytes {
 		return
