@@ -24,6 +24,7 @@ type benchCommand struct {
 	For     milliseconds `default:"10s" placeholder:"DURATION" help:"Measured time."`
 	Warmup  milliseconds `default:"2s" placeholder:"DURATION" help:"Time before it that is not measured."`
 	Size    int          `default:"200" placeholder:"BYTES" help:"Length of each param's and value's data."`
+	Patient bool         `help:"Clients wait as long as a refusal (429, 503) tells them with Retry-After; in flood, those of the flood."`
 	Seed    uint64       `default:"1" placeholder:"N" help:"Fixes payloads and random choices."`
 	Preload int          `placeholder:"N" help:"Promises to create and settle before the warmup; in start, those of the store, 1000000 by default."`
 	Keys    int          `placeholder:"N" help:"Keys in the store, for the modes of the store alone; by default 100000, in kv-size 1000000."`
@@ -98,6 +99,7 @@ func (c *benchCommand) config() bench.Config {
 		Warmup:    c.Warmup.duration(),
 		SizeBytes: c.Size,
 		Seed:      c.Seed,
+		Patient:   c.Patient,
 		Preload:   c.Preload,
 		URL:       c.URL,
 		Token:     c.Token,

@@ -15,6 +15,7 @@ import (
 
 	"abide/internal/auth"
 	"abide/internal/bench"
+	"abide/kv/pgkv"
 )
 
 // comparison are the flags of modes that measure two things turn by turn.
@@ -23,6 +24,7 @@ type comparison struct {
 	FloodMode string       `default:"lifecycle" placeholder:"MODE" help:"In flood: what their operations are."`
 	Every     milliseconds `default:"50ms" placeholder:"DURATION" help:"In flood: time from one operation of a gentle client to its next."`
 	Rounds    int          `default:"5" placeholder:"N" help:"In flood and cost: how often each side is measured, each time for --for."`
+	Elsewhere string       `placeholder:"STORE" help:"In flood on a database: the store of the second server; by default, on PostgreSQL, another schema of the same database."`
 	Loaded    []string     `name:"loaded" placeholder:"FLAG" sep:"none" help:"In cost: a further flag of the second server; repeatable. Without any it has authentication, metrics that are scraped, and traces of one request in a hundred."`
 }
 
@@ -32,6 +34,41 @@ const gentleClients = 4
 // compares tells whether the mode measures two things turn by turn.
 func (c *benchCommand) compares() bool {
 	return slices.Contains([]bench.Mode{bench.ModeFlood, bench.ModeCost}, bench.Mode(c.Mode))
+}
+
+// elsewhereSuffix names the schema of the second server of flood after that of the first one.
+const elsewhereSuffix = "_elsewhere"
+
+// elsewhere is the store of the second server of flood: of the same engine as the first one, and another. A file has no
+// address: each own server makes one.
+func (c *benchCommand) elsewhere() (storeAddress, error) {
+	first, err := c.address("")
+	switch {
+	case err != nil:
+		return first, err
+	case c.Elsewhere == "" && first.engine == enginePostgres:
+		second := first
+		if second.schema == "" {
+			second.schema = pgkv.DefaultSchema
+		}
+		second.schema += elsewhereSuffix
+		return second, nil
+	case c.Elsewhere == "" && first.engine == engineSQLite:
+		return first, nil
+	case c.Elsewhere == "":
+		return first, errors.New("flood compares two servers: name the database of the second one with --elsewhere")
+	}
+	second, err := parseAddress(c.Elsewhere)
+	switch {
+	case err != nil:
+		return first, err
+	case second.engine != first.engine || second.engine == engineSQLite:
+		return first, fmt.Errorf("--elsewhere is for a second database of the engine of the first one, %s; own servers on files have one each", first.engine)
+	case second.place == first.place && second.schema == first.schema:
+		return first, errors.New("--elsewhere is the store of the first server: the flood would be there as well")
+	}
+	second.poolSize, second.acceptDataLoss = first.poolSize, first.acceptDataLoss
+	return second, nil
 }
 
 // validateComparison checks the values of a mode that compares.
@@ -48,7 +85,10 @@ func (c *benchCommand) validateComparison() error {
 	case bench.Mode(c.Mode) == bench.ModeFlood:
 		config := c.floodConfig()
 		config.Own = own
-		return config.Validate()
+		_, err := c.elsewhere()
+		return errors.Join(err, config.Validate())
+	case c.Elsewhere != "" || c.Patient:
+		return fmt.Errorf("%s knows no --elsewhere and no --patient", c.Mode)
 	case c.URL != "":
 		return errors.New("cost starts two servers of its own: leave --url out")
 	}
@@ -59,7 +99,7 @@ func (c *benchCommand) validateComparison() error {
 
 func (c *benchCommand) floodConfig() bench.FloodConfig {
 	return bench.FloodConfig{
-		Clients: c.clients(gentleClients), Every: c.Every.duration(), Flood: c.Flood, FloodMode: bench.Mode(c.FloodMode),
+		Clients: c.clients(gentleClients), Every: c.Every.duration(), Flood: c.Flood, FloodMode: bench.Mode(c.FloodMode), Patient: c.Patient,
 		Rounds: c.Rounds, For: c.For.duration(), SizeBytes: c.Size, Seed: c.Seed, URL: c.URL, Token: c.Token,
 	}
 }
@@ -107,11 +147,15 @@ func (c *benchCommand) measureComparison(ctx context.Context, own bench.OwnServe
 }
 
 func (c *benchCommand) runFlood(ctx context.Context, own bench.OwnServer, say func(string)) (bench.FloodReport, error) {
+	second, err := c.elsewhere()
+	if err != nil {
+		return bench.FloodReport{}, err
+	}
 	config := c.floodConfig()
-	config.Own, config.Progress = own, say
+	config.Own, config.Progress, config.Elsewhere = own, say, c.storageFlags(second)
 	report, err := bench.Flood(ctx, config)
 	report.Version = buildVersion()
-	return report, err
+	return report, second.hide(err)
 }
 
 func (c *benchCommand) runCost(ctx context.Context, own bench.OwnServer, say func(string)) (report bench.CostReport, err error) {

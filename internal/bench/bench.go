@@ -82,6 +82,9 @@ type Config struct {
 	URL string
 	// Token is sent with every request, to a server that asks for tokens; empty for none.
 	Token string
+	// Patient clients wait as long as the Retry-After of an answer tells them, at most five seconds, as the Go client does;
+	// SDKs of other languages do not.
+	Patient bool
 	// MetricsURL is where the server of URL shows its metrics; empty if that is not known. An own server's is known.
 	MetricsURL string
 	// Own says how an own server is started; unused with a URL.

@@ -37,6 +37,7 @@ type plan struct {
 	timeoutAt string    // of every promise, decimal epoch ms
 	getSet    int       // how many preloaded promises there are to read
 	endBy     time.Time // nothing waits for an answer longer than that
+	patient   bool      // Retry-After is obeyed
 }
 
 // client does one operation after the other. It is owned by one goroutine.
@@ -165,8 +166,11 @@ func (c *client) operate() {
 			c.tally.errors[errorName(err)]++
 		}
 		var status statusError
-		if !errors.As(err, &status) {
+		switch {
+		case !errors.As(err, &status):
 			time.Sleep(10 * time.Millisecond)
+		case c.patient:
+			time.Sleep(c.conn.retryAfter)
 		}
 		return
 	}

@@ -33,6 +33,8 @@ type connection struct {
 	in     []byte // what was received and not yet used
 	free   []byte // the buffer behind in
 	until  time.Time
+	// retryAfter is what the last answer asked to wait before the next request; 0 if it did not.
+	retryAfter time.Duration
 }
 
 func newConnection(t target) *connection {
@@ -124,6 +126,7 @@ func (c *connection) readAnswer() (status int, body []byte, err error) {
 		}
 	}
 	head := c.in[:end]
+	c.retryAfter = retryAfter(head)
 	status, length, chunked, err := parseHead(head)
 	if err != nil {
 		return 0, nil, err
@@ -207,6 +210,25 @@ func parseHead(head []byte) (status, length int, chunked bool, err error) {
 	}
 	return status, length, chunked, nil
 }
+
+var retryAfterName = []byte("\r\nRetry-After:")
+
+// retryAfter is the number of seconds in the header Retry-After, bounded by maxRetryAfter; 0 without one. A date counts as none.
+func retryAfter(head []byte) time.Duration {
+	i := bytes.Index(head, retryAfterName)
+	if i < 0 {
+		return 0
+	}
+	line, _, _ := bytes.Cut(head[i+len(retryAfterName):], []byte("\r\n"))
+	seconds, err := strconv.Atoi(string(bytes.TrimSpace(line)))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+}
+
+// maxRetryAfter is the longest that a patient client waits: a run must come to its end.
+const maxRetryAfter = 5 * time.Second
 
 // limit sets how long the next reads and writes may take together, on this connection and, if it has to be
 // opened anew, on the next.

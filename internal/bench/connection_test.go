@@ -5,7 +5,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -120,5 +122,58 @@ func TestExecuteTask(t *testing.T) {
 		if _, _, err := executeTask([]byte(broken)); err == nil {
 			t.Errorf("%s: no error", broken)
 		}
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for head, want := range map[string]time.Duration{
+		"HTTP/1.1 200 OK": 0,
+		"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1":                     time.Second,
+		"HTTP/1.1 503 x\r\nRetry-After:  2 \r\nContent-Length: 7":              2 * time.Second,
+		"HTTP/1.1 503 x\r\nRetry-After: 3600":                                  maxRetryAfter,
+		"HTTP/1.1 503 x\r\nRetry-After: -1":                                    0,
+		"HTTP/1.1 503 x\r\nRetry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\nX: y": 0,
+		"HTTP/1.1 200 OK\r\nX-Retry-After: 1":                                  0,
+	} {
+		if got := retryAfter([]byte(head)); got != want {
+			t.Errorf("%q: %s, want %s", head, got, want)
+		}
+	}
+}
+
+// TestPatientClients: who is told to wait a second comes back after it and not before; others come back at once.
+func TestPatientClients(t *testing.T) {
+	for _, patient := range []bool{true, false} {
+		var asked atomic.Int64
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				asked.Add(1)
+				w.Header().Set("Retry-After", "1")
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+		}))
+		c := config(Create, s.URL)
+		c.Patient = patient
+		for {
+			asked.Store(0)
+			began := time.Now()
+			r, err := Run(t.Context(), c)
+			if err != nil || r.Operations != 0 {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			// A patient client asks once, and once more for each second that has passed.
+			n, most := asked.Load(), int64(c.Clients)*(1+int64(time.Since(began)/time.Second))
+			switch {
+			case patient && n > most:
+				t.Errorf("patient clients asked %d times, want at most %d", n, most)
+			case !patient && n <= most && c.For < 20*time.Second: // a busy machine may do little for a while
+				c.For *= 2
+				continue
+			case !patient && n <= most:
+				t.Errorf("clients that do not wait asked %d times in %s", n, c.For)
+			}
+			break
+		}
+		s.Close()
 	}
 }

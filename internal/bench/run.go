@@ -79,6 +79,7 @@ func (r *runner) run(ctx context.Context) error {
 		sizeBytes: r.config.SizeBytes,
 		seed:      r.config.Seed,
 		timeoutAt: inADay(),
+		patient:   r.config.Patient,
 	}
 	if r.config.Mode.pushes() {
 		if r.plan.sink, err = openSink(); err != nil {

@@ -194,7 +194,15 @@ func flagValue(name string) string { return os.Args[slices.Index(os.Args, name)+
 
 // TestMain lets the test binary be the own server of a run: it is then started as abide serve would be.
 func TestMain(m *testing.M) {
-	switch os.Getenv("BENCH_STAND_IN") {
+	role := os.Getenv("BENCH_STAND_IN")
+	if before, ends, ok := strings.Cut(role, "flood"); ok && before == "" { // a flood needs servers as well
+		if role = "flood"; os.Args[1] == "serve" {
+			role = "serve"
+		} else if ends != "" {
+			role = "die"
+		}
+	}
+	switch role {
 	case "serve":
 		// Whoever started the tests may have had this signal ignored, which is inherited.
 		interrupted := make(chan os.Signal, 1)
