@@ -81,7 +81,7 @@ func (r *reader) frames() []string {
 // eventually waits for something that happens soon; only if it never does it takes long.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
 		if ok() {
 			return
 		}

@@ -36,7 +36,7 @@ func TestAlive(t *testing.T) {
 	<-passes
 	source.ahead.Add(int64(LoopHung + time.Minute))
 	<-passes // one has ended since, or is about to
-	for deadline := time.Now().Add(10 * time.Second); e.Alive() != nil; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); e.Alive() != nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("a loop that fails counts as hanging: %v", e.Alive())
 		}
@@ -54,7 +54,7 @@ func TestAlive(t *testing.T) {
 		t.Errorf("a pass that has just begun: %v", err)
 	}
 	source.ahead.Add(int64(LoopHung + time.Minute))
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		if err := e.Alive(); err != nil && strings.Contains(err.Error(), "the hanging loop has ended no pass") {
 			break
 		}

@@ -96,7 +96,7 @@ func TestDebugReadsWaitForNoRealWriter(t *testing.T) {
 	}()
 	<-inside
 	later := at + 1_000_000
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, req := range []protocol.Request{&protocol.PromiseGet{ID: "p"}, &protocol.PromiseSearch{}} {
 		if r := f.Do(ctx, "debugged", req, &later); r.Status != 200 {

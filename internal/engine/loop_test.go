@@ -17,10 +17,10 @@ import (
 )
 
 // patience is how long a test waits for what must happen; nothing is asserted about how soon it does.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
-// longPoll is a poll interval that no test waits for: what happens before it, a wake-up has caused.
-const longPoll = 60_000
+// longPoll is a poll interval that no test waits for, longer than patience: what happens before it, a wake-up has caused.
+const longPoll = 600_000
 
 // newRunning is an engine on the real clock, over a store in memory with hooks, its loops not started yet.
 func newRunning(t *testing.T, pollMs int64) (*fixture, *hooked) {
@@ -90,7 +90,7 @@ func (f *fixture) timer(workspace, id string, ms int64) {
 func TestArmedTimerWakesTheLoop(t *testing.T) {
 	f, _ := newRunning(t, longPoll)
 	f.Start(nil)
-	f.timer("default", "later", 30_000) // the loop now sleeps until then
+	f.timer("default", "later", 300_000) // the loop now sleeps until then
 	time.Sleep(20 * time.Millisecond)
 	f.timer("default", "soon", 50)
 	f.eventually("the earlier timer fires", func() bool { return f.persisted("default", "soon") })
@@ -167,7 +167,7 @@ func TestPollFiresWithoutSignals(t *testing.T) {
 // An idle loop does not look more often than its poll interval says.
 func TestIdleLoopSleeps(t *testing.T) {
 	f, s := newRunning(t, longPoll)
-	f.timer("default", "later", 50_000)
+	f.timer("default", "later", 500_000)
 	f.Start(nil)
 	time.Sleep(50 * time.Millisecond)
 	before := s.views.Load()

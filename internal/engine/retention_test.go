@@ -252,7 +252,7 @@ func TestRetentionLoop(t *testing.T) {
 	f.create("default", "p", 200)
 	e.Start(nil)
 	defer e.Stop(context.Background())
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		if entries, _ := f.retained("default"); len(entries) == 5 {
 			break
 		}

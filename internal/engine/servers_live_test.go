@@ -63,7 +63,7 @@ func startLive(t *testing.T, disk *memkv.Store, id string) *liveServer {
 
 // stop ends a server's goroutines; one that is dead does not take its leave.
 func (s *liveServer) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	_ = s.delivery.Stop(ctx)
 	_ = s.engine.Stop(ctx)
@@ -158,7 +158,7 @@ func TestThreeServersInRealTime(t *testing.T) {
 	for i := range 3 {
 		servers = append(servers, startLive(t, disk, fmt.Sprint("live", i)))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*patience)
 	var done atomic.Int64
 	var claims sync.Map
 	var running sync.WaitGroup

@@ -99,7 +99,7 @@ func twoServers(t *testing.T) (fair bool, shares string) {
 	defer disk.Close()
 	a, b := join(t, disk, "a"), join(t, disk, "b")
 	for _, n := range []*node{a, b} { // until they know of each other, both serve all
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 			if _, live := n.engine.Addresses().Servers(); len(live) == 2 {
 				break
 			}
@@ -127,7 +127,7 @@ func twoServers(t *testing.T) (fair bool, shares string) {
 		}
 	}
 	await := func(nodes ...*node) (repeats int) {
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 			seen := map[string]bool{}
 			repeats = 0
 			for _, n := range nodes {

@@ -69,7 +69,7 @@ func newPusher(t *testing.T, box Outbox, c *calls) *Pusher {
 // until waits for something to come true.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("it never comes true that %s", what)
 		}
