@@ -33,6 +33,7 @@ const (
 	RefusePushes                     // a target answers 500
 	ThrottlePushes                   // a target answers 429, and says when it wants the message
 	HangPushes                       // a target does not answer
+	ForbidPushes                     // what goes to a target is denied by a rule, until the settings change
 	LosePushAnswers                  // nobody hears what a target answers
 	KillAtClaim                      // a server dies when a task is claimed whose request it has not heard the end of
 	faultKinds                       // how many there are
@@ -41,7 +42,7 @@ const (
 var faultNames = [faultKinds]string{
 	"lose messages", "duplicate", "delay", "cut streams", "mute stream", "kill worker", "kill server", "conflicts",
 	"unknown outcomes", "slow calls", "drop hints", "clock step", "disk full", "store down", "pause server", "leave server",
-	"refuse pushes", "throttle pushes", "hang pushes", "lose push answers", "kill at claim",
+	"refuse pushes", "throttle pushes", "hang pushes", "forbid pushes", "lose push answers", "kill at claim",
 }
 
 // String names the kind as traces show it.
@@ -204,7 +205,7 @@ func (w *world) strike(f Fault) {
 		w.servers[f.Who%len(w.servers)].sleep(f.For)
 	case LeaveServer:
 		w.servers[f.Who%len(w.servers)].leave(f.For)
-	case RefusePushes, ThrottlePushes, HangPushes, LosePushAnswers:
+	case RefusePushes, ThrottlePushes, HangPushes, ForbidPushes, LosePushAnswers:
 		if n := len(w.hosts); n > 0 {
 			w.holdIn(&w.hosts[f.Who%n].weather, f)
 		}

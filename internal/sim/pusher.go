@@ -70,6 +70,7 @@ func newPusher(s *server, life int) *pusher {
 	p := &pusher{server: s, life: life, watch: newPushWatch(w)}
 	p.core = push.NewCore(push.Limits{
 		MaxOutstanding: w.pushing.outstanding,
+		MaxFlights:     w.pushing.flights,
 		PollMs:         pollInterval.Milliseconds(),
 		RetryMsFirst:   pushRetryFirst.Milliseconds(),
 		RetryMsMax:     pushRetryMax.Milliseconds(),
@@ -227,6 +228,10 @@ func (p *pusher) send(s *push.Send) {
 	p.watch.begins(p, s)
 	r.host.open = append(r.host.open, r)
 	p.server.after(pushTimeout, func() { r.end(errNoAnswer) })
+	if chance(w.net, r.host.weather.p(ForbidPushes)) {
+		p.server.after(time.Millisecond, func() { r.end(push.ErrRefused) })
+		return
+	}
 	if !w.lost() {
 		w.after(w.latency(), func() { r.host.receive(r) })
 	}

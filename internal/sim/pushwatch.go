@@ -106,7 +106,8 @@ func (x *pushWatch) begins(p *pusher, s *push.Send) {
 	case now < l.untilMs && now > l.fromMs+checkGrace && w.now >= w.troubleUntil:
 		w.fail("the %s of %q is pushed to %s %d ms before its pause ends", s.Kind, s.ID, s.Address, l.untilMs-now)
 	}
-	if rest, ok := x.rests[key]; ok && !w.halted(s.ID) {
+	// A message for which there is no room in memory any more is forgotten, and what has failed with it.
+	if rest, ok := x.rests[key]; ok && w.pushing.flights == 0 && !w.halted(s.ID) {
 		switch {
 		case now < rest.untilMs:
 			w.fail("the %s of %q is pushed again %d ms too early, after %d attempts", s.Kind, s.ID, rest.untilMs-now, rest.attempt)
@@ -142,6 +143,8 @@ func (x *pushWatch) ends(now int64, r *request, err error) {
 	case err == nil:
 		x.accepted[key] = true
 		l.works()
+	case errors.Is(err, push.ErrRefused): // nothing is wrong with the host
+		x.rests[key] = pushState{attempt: state.attempt, untilMs: now + pushRetryMax.Milliseconds()}
 	case !state.claimed:
 		pauseMs := atLeast(state.attempt)
 		var later *push.LaterError

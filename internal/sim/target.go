@@ -41,6 +41,7 @@ func (c Config) pushes() bool {
 type pushing struct {
 	concurrency int // requests at once to one host
 	outstanding int // to all of them; 0 for the default
+	flights     int // messages in memory; 0 for the default
 }
 
 // host is a target: what is pushed there, a worker behind it runs, or the clients hear. It answers as it likes.
@@ -72,6 +73,9 @@ func (w *world) furnish(c Config) {
 	w.pushing = pushing{concurrency: 1 + r.IntN(6)}
 	if chance(r, 0.5) {
 		w.pushing.outstanding = 2 + r.IntN(8)
+	}
+	if chance(r, 0.2) {
+		w.pushing.flights = 4 + r.IntN(8)
 	}
 	for i := range 1 + r.IntN(hostsMax) {
 		w.hosts = append(w.hosts, &host{world: w, name: fmt.Sprintf("http://h%d", i)})
@@ -116,7 +120,7 @@ func (p *Program) retarget(r *rand.Rand, hosts []*host) {
 }
 
 // pushFaultKinds are what goes wrong with targets, and stops, which wait for them.
-var pushFaultKinds = []FaultKind{RefusePushes, ThrottlePushes, HangPushes, LosePushAnswers, KillAtClaim, LeaveServer}
+var pushFaultKinds = []FaultKind{RefusePushes, ThrottlePushes, HangPushes, ForbidPushes, LosePushAnswers, KillAtClaim, LeaveServer}
 
 // pushFaults are the faults of a seed that are about push.
 func pushFaults(seed uint64) (out []Fault) {
