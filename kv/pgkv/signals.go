@@ -152,7 +152,8 @@ func (l *listener) listen(ctx context.Context) (listened bool, err error) {
 	if c.pooled {
 		return false, fmt.Errorf("a connection pooler answers, and passes no notifications on: give the server's own URL for listening")
 	}
-	if _, err := c.pg.Exec(ctx, "LISTEN "+l.channel()).ReadAll(); err != nil {
+	// Whoever listens is idle by trade, and must not be ended for it.
+	if _, err := c.pg.Exec(ctx, "SET idle_session_timeout = 0; LISTEN "+l.channel()).ReadAll(); err != nil {
 		return false, err
 	}
 	l.stats.listening.Store(true)
