@@ -13,7 +13,6 @@
 package mysqlkv
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -60,8 +59,8 @@ type Options struct {
 	// RunTwice runs every closure twice; see batch.Options.
 	RunTwice bool
 
-	// resolveTime and ioTime are maxResolveTime and ioTimeout unless a test says otherwise.
-	resolveTime, ioTime time.Duration
+	// ioTime is ioTimeout unless a test says otherwise.
+	ioTime time.Duration
 }
 
 // Store is an open store; it implements kv.Store.
@@ -144,8 +143,8 @@ func openEngine(ctx context.Context, opt *Options, c *connector, h *horizon) (*e
 	c.store.Store(&f)
 	opened := make([]byte, openedBytes)
 	_, _ = rand.Read(opened) // it never fails
-	w := &writer{connector: c, horizon: h, health: &health{}, stats: c.stats, now: opt.Now, format: f, opened: string(opened),
-		resolveTime: cmp.Or(opt.resolveTime, maxResolveTime)}
+	w := &writer{connector: c, horizon: h, health: &health{}, stats: c.stats, now: opt.Now, format: f, opened: string(opened)}
+	w.resolveWithin.Store(int64(maxResolveTime))
 	h.dial = func(ctx context.Context) (*session, error) { return c.dial(ctx, writing) }
 	w.turn.Lock()
 	defer w.turn.Unlock()

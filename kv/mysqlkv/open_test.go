@@ -95,7 +95,7 @@ func TestServerBecomesReadOnly(t *testing.T) {
 			if s.Writable() == nil {
 				t.Error("the store calls itself writable")
 			}
-			if err := testenv.Eventually(10*time.Second, func() error {
+			if err := testenv.Eventually(time.Minute, func() error {
 				if s.Stats().Connects == before {
 					return errors.New("the store stays with the server that has become read-only")
 				}
@@ -104,7 +104,7 @@ func TestServerBecomesReadOnly(t *testing.T) {
 				t.Error(err)
 			}
 			exec(t, server, "SET GLOBAL read_only=0")
-			if err := testenv.Eventually(10*time.Second, s.Writable); err != nil {
+			if err := testenv.Eventually(time.Minute, s.Writable); err != nil {
 				t.Error(err)
 			}
 			if o := addOnce(t, s, "b"); o != kv.OutcomeCommitted {
@@ -166,7 +166,7 @@ func TestWeakServer(t *testing.T) {
 			if err := s.Writable(); err == nil {
 				t.Error("the store calls itself writable")
 			}
-			if err := testenv.Eventually(10*time.Second, func() error {
+			if err := testenv.Eventually(time.Minute, func() error {
 				_, err := s.Update(context.Background(), kv.Hints{}, counting("a"))
 				if err == nil || !strings.Contains(err.Error(), "read-only") {
 					return fmt.Errorf("on a read-only server: %w", err)
@@ -179,7 +179,7 @@ func TestWeakServer(t *testing.T) {
 				t.Errorf("opening on a read-only server: %v", err)
 			}
 			exec(t, server, "SET GLOBAL read_only=0")
-			if err := testenv.Eventually(10*time.Second, s.Writable); err != nil {
+			if err := testenv.Eventually(time.Minute, s.Writable); err != nil {
 				t.Error(err)
 			}
 			if err := s.Close(); err != nil {

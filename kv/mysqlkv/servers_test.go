@@ -83,7 +83,7 @@ func (f *fleet) write(i int, key string) {
 	switch {
 	case errors.Is(err, kv.ErrCommitUnknown) && errors.As(err, &known):
 		var outcome kv.Outcome
-		_ = testenv.Eventually(20*time.Second, func() (err error) {
+		_ = testenv.Eventually(time.Minute, func() (err error) {
 			outcome, at, err = f.stores[i].Resolve(context.Background(), known.Token)
 			return err
 		})
@@ -116,7 +116,7 @@ func (f *fleet) commits(more int) error {
 		return len(f.positions)
 	}
 	before := committed()
-	return testenv.Eventually(20*time.Second, func() error {
+	return testenv.Eventually(time.Minute, func() error {
 		if n := committed(); n < before+more {
 			return fmt.Errorf("only %d transactions committed, %d before", n, before)
 		}
@@ -212,7 +212,7 @@ func TestKilledServer(t *testing.T) {
 				}
 			})
 			for _, s := range f.stores {
-				if err := testenv.Eventually(20*time.Second, s.Writable); err != nil {
+				if err := testenv.Eventually(time.Minute, s.Writable); err != nil {
 					t.Error(err)
 				}
 			}

@@ -43,8 +43,8 @@ type writer struct {
 	now       func() time.Time
 	format    format
 	opened    string // names this opening of the store
-	// resolveTime is maxResolveTime, but for tests.
-	resolveTime time.Duration
+	// resolveWithin is how long a lost commit is looked for before it is unknown, in ns: maxResolveTime, but for tests.
+	resolveWithin atomic.Int64
 
 	// turn is held during a physical transaction, and by whatever else uses what follows.
 	turn    sync.Mutex
@@ -236,7 +236,7 @@ func (w *writer) findOut(sequence uint64, cause error) error {
 		w.unknown = w.unknown[1:]
 	}
 	w.unknown = append(w.unknown, u)
-	ctx, cancel := context.WithTimeout(context.Background(), w.resolveTime)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(w.resolveWithin.Load()))
 	defer cancel()
 	for w.pending == u && ctx.Err() == nil {
 		_ = w.connect(ctx, true) // the next attempt has its own error

@@ -28,7 +28,7 @@ func TestCancelledCallsLeaveNoTransaction(t *testing.T) {
 	for c := range callers {
 		wg.Go(func() {
 			for range each {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond<<rand.N(10))
+				ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond<<rand.N(14))
 				read := func(r kv.Reader) error {
 					for k := range 3 { // a round trip each
 						if _, err := r.Get(fmt.Append(nil, "k", k)); err != nil {
@@ -65,7 +65,7 @@ func TestCancelledCallsLeaveNoTransaction(t *testing.T) {
 	}
 	const check = "DO $$ BEGIN IF EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%') " +
 		"THEN RAISE 'a session is idle in a transaction'; END IF; END $$"
-	if err := testenv.Eventually(5*time.Second, func() error { return testenv.Exec(server, check) }); err != nil {
+	if err := testenv.Eventually(time.Minute, func() error { return testenv.Exec(server, check) }); err != nil {
 		t.Error(err)
 	}
 	if err := s.View(context.Background(), func(kv.Snapshot) error { return nil }); err != nil {

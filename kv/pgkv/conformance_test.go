@@ -113,7 +113,7 @@ func harness(opt pgkv.Options, proxy *testenv.Proxy, between string, at func(fun
 			}
 			proxy.Refuse(false)
 			last.LookFor(20 * time.Second)
-			_ = testenv.Eventually(10*time.Second, last.Writable) // if it stays so, the suite says it
+			_ = testenv.Eventually(time.Minute, last.Writable) // if it stays so, the suite says it
 		},
 		Imports: true,
 	}

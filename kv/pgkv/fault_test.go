@@ -34,7 +34,7 @@ func (l *ledger) run(s kv.Store) error {
 	n := l.next
 	l.next++
 	l.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	_, err := kv.Run(ctx, s, kv.Hints{}, func(tx kv.Tx) error {
 		key := fmt.Appendf(nil, "op%06d", n)
@@ -248,7 +248,7 @@ func TestLostConnections(t *testing.T) {
 			t.Error("a store without a database is writable")
 		}
 		proxy.Refuse(false)
-		if err := testenv.Eventually(10*time.Second, s.Writable); err != nil {
+		if err := testenv.Eventually(time.Minute, s.Writable); err != nil {
 			t.Errorf("the store does not come back by itself: %v", err)
 		}
 		if err := l.run(s); err != nil {
@@ -293,7 +293,7 @@ func TestAnotherDatabase(t *testing.T) {
 				if err := testenv.Exec(server, back); err != nil {
 					t.Fatal(err)
 				}
-				if err := testenv.Eventually(10*time.Second, s.Writable); err != nil {
+				if err := testenv.Eventually(time.Minute, s.Writable); err != nil {
 					t.Errorf("the right database is back, and the store does not come back: %v", err)
 				}
 				if err := l.run(s); err != nil {
@@ -327,7 +327,7 @@ func TestKilledServer(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := testenv.Eventually(20*time.Second, s.Writable); err != nil {
+		if err := testenv.Eventually(time.Minute, s.Writable); err != nil {
 			t.Errorf("the store does not come back: %v", err)
 		}
 		stop.Store(true)

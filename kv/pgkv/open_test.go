@@ -112,7 +112,7 @@ func TestFormatChangesMeanwhile(t *testing.T) {
 		t.Error("the store says that it can write")
 	}
 	mustExec(t, server, `UPDATE abide.kv SET v = before.v FROM before WHERE before.k = kv.k AND kv.k = '\xff66'`)
-	if err := testenv.Eventually(10*time.Second, s.Writable); err != nil {
+	if err := testenv.Eventually(time.Minute, s.Writable); err != nil {
 		t.Error(err)
 	}
 	if err := l.run(s); err != nil {

@@ -118,7 +118,7 @@ func TestNotifications(t *testing.T) {
 		a, b := open(t, pgkv.Options{URL: url}), open(t, pgkv.Options{URL: url})
 		other := open(t, pgkv.Options{URL: url, Schema: "Another one"})
 		for _, s := range []*pgkv.Store{a, b, other} {
-			if err := testenv.Eventually(5*time.Second, func() error {
+			if err := testenv.Eventually(time.Minute, func() error {
 				if !s.Stats().Listening {
 					return errors.New("the store does not listen")
 				}
@@ -151,7 +151,7 @@ func TestNotifications(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = testenv.Eventually(5*time.Second, func() error {
+		err = testenv.Eventually(time.Minute, func() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(heard["b"]) < len(want) {

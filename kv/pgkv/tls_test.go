@@ -65,7 +65,7 @@ func TestTLS(t *testing.T) {
 	}
 	verified := strings.Replace(server.URL, "sslmode=disable", "sslmode=verify-full&sslrootcert=", 1)
 	var s *pgkv.Store
-	if err := testenv.Eventually(10*time.Second, func() (err error) {
+	if err := testenv.Eventually(time.Minute, func() (err error) {
 		s, err = pgkv.Open(context.Background(), pgkv.Options{URL: verified + root, Now: time.Now})
 		return err
 	}); err != nil {
