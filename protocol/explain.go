@@ -43,19 +43,27 @@ type ExplainBody struct {
 	Workers    int
 	HasWorkers bool
 	// Push tells how it goes with an execute that is queued for Target, if that is no poll address: one of the Push
-	// constants, "" where the server does not say. PushAttempts is how often this server has sent it, PushError why it was
-	// not accepted the last time, or why it is not sent at all, PushAt when it is sent again, not before.
+	// constants, "" where the server does not say. PushTo is what it waits in line for, such as a host. PushAttempts is how
+	// often this server has sent it; of 0, what follows is about others that went to the same place. PushError is why it was
+	// not accepted the last time, or why it is not sent at all, PushTriedAt when that was, or since when it is being sent,
+	// PushAt when it is sent again, not before. PushOpen is how many are on their way where that keeps it from being sent.
 	Push         string
+	PushTo       string
 	PushAttempts int64
 	PushError    string
+	PushTriedAt  int64
 	PushAt       int64
+	PushOpen     int64
 }
 
 // How it goes with a message to an address that is no poll address.
 const (
 	PushWaiting   = "waiting"   // it waits for its turn
+	PushFull      = "full"      // it waits, because its destination has as many as it may have at once
+	PushBusy      = "busy"      // it waits, because this server has as many on their way as it may have
 	PushSending   = "sending"   // its request is open
 	PushPaused    = "paused"    // it was not accepted, or its destination accepts nothing now
+	PushRefused   = "refused"   // this server's rules forbid it, or it lacks a credential
 	PushElsewhere = "elsewhere" // another server sends it
 	PushUnserved  = "unserved"  // this server sends nothing there
 )
@@ -83,13 +91,21 @@ func (b ExplainBody) AppendJSON(dst []byte) []byte {
 	}
 	if b.Push != "" {
 		dst = appendStringMember(dst, "push", b.Push)
+		if b.PushTo != "" {
+			dst = appendStringMember(dst, "pushTo", b.PushTo)
+		}
 		dst = appendIntMember(dst, "pushAttempts", b.PushAttempts)
 	}
 	if b.PushError != "" {
 		dst = appendStringMember(dst, "pushError", b.PushError)
 	}
-	if b.PushAt != 0 {
-		dst = appendIntMember(dst, "pushAt", b.PushAt)
+	for _, m := range []struct {
+		name string
+		n    int64
+	}{{"pushTriedAt", b.PushTriedAt}, {"pushAt", b.PushAt}, {"pushOpen", b.PushOpen}} {
+		if m.n != 0 {
+			dst = appendIntMember(dst, m.name, m.n)
+		}
 	}
 	return append(dst, '}')
 }
@@ -125,9 +141,12 @@ var explainFields = []field[ExplainBody]{
 		b.Workers, b.HasWorkers = int(min(d.integer(v, 0), math.MaxInt32)), true
 	}},
 	{"push", optional, func(d *decode, v value, b *ExplainBody) { b.Push, _ = d.text(v) }},
+	{"pushTo", optional, func(d *decode, v value, b *ExplainBody) { b.PushTo, _ = d.text(v) }},
 	{"pushAttempts", optional, func(d *decode, v value, b *ExplainBody) { b.PushAttempts = d.integer(v, 0) }},
 	{"pushError", optional, func(d *decode, v value, b *ExplainBody) { b.PushError, _ = d.text(v) }},
+	{"pushTriedAt", optional, func(d *decode, v value, b *ExplainBody) { b.PushTriedAt = d.integer(v, math.MinInt64) }},
 	{"pushAt", optional, func(d *decode, v value, b *ExplainBody) { b.PushAt = d.integer(v, math.MinInt64) }},
+	{"pushOpen", optional, func(d *decode, v value, b *ExplainBody) { b.PushOpen = d.integer(v, 0) }},
 }
 
 // DecodeExplainBody reads the answer of task.explain.

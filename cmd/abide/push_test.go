@@ -155,7 +155,7 @@ func TestProductionSendsToTheWorldAlone(t *testing.T) {
 	pushed(t, c, "t", f.URL)
 	eventually(t, "it is refused", func() bool {
 		why, err := c.TaskExplain(t.Context(), "t")
-		return err == nil && why.Push == protocol.PushPaused && strings.Contains(why.PushError, "transports.http_push.allow")
+		return err == nil && why.Push == protocol.PushRefused && strings.Contains(why.PushError, "transports.http_push.allow")
 	})
 	if code := s.stop(t); code != exitOK || len(f.requests) != 0 {
 		t.Errorf("exit %d, %d requests", code, len(f.requests))

@@ -138,6 +138,14 @@ func TestExplanations(t *testing.T) {
 		}
 		return f
 	}
+	pushed := func(how string, more func(*Facts)) Facts {
+		f := body(protocol.TaskPending, more)
+		f.Queued, f.HasWorkers, f.Target, f.Push = true, false, "https://x.example/f", how
+		if how != protocol.PushUnserved {
+			f.PushTo = "https://x.example"
+		}
+		return f
+	}
 	for _, f := range []Facts{
 		body(protocol.TaskFulfilled, func(f *Facts) { f.Promise = protocol.Resolved }),
 		body(protocol.TaskFulfilled, func(f *Facts) { f.Promise, f.TimeoutAt = protocol.RejectedTimedout, now-minuteMs }),
@@ -154,6 +162,24 @@ func TestExplanations(t *testing.T) {
 		body(protocol.TaskPending, func(f *Facts) { f.Queued, f.Workers = true, 1 }),
 		body(protocol.TaskPending, func(f *Facts) { f.Queued, f.Workers = true, 2 }),
 		body(protocol.TaskPending, func(f *Facts) { f.Queued, f.HasWorkers, f.Target = true, false, "https://x.example/" }),
+		pushed(protocol.PushWaiting, nil),
+		pushed(protocol.PushSending, func(f *Facts) { f.PushAttempts, f.PushTriedAt = 2, now-70_000 }),
+		pushed(protocol.PushPaused, func(f *Facts) {
+			f.PushAttempts, f.PushError, f.PushTriedAt, f.PushAt = 3, "the target answered 500", now-5000, now+8000
+		}),
+		pushed(protocol.PushPaused, func(f *Facts) { f.PushAttempts, f.PushError, f.PushTriedAt = 1, "the target answered 503", now-1000 }),
+		pushed(protocol.PushPaused, func(f *Facts) {
+			f.PushError, f.PushTriedAt, f.PushAt = "dial: connection refused", now-minuteMs, now+minuteMs
+		}),
+		pushed(protocol.PushPaused, func(f *Facts) { f.PushAt = now + minuteMs }),
+		pushed(protocol.PushRefused, func(f *Facts) {
+			f.PushAttempts, f.PushError, f.PushTriedAt, f.PushAt = 1, "refused: no rule of transports.http_push.allow covers x.example", now-1000, now+59_000
+		}),
+		pushed(protocol.PushFull, func(f *Facts) { f.PushOpen = 16 }),
+		pushed(protocol.PushBusy, func(f *Facts) { f.PushOpen = 1024 }),
+		pushed(protocol.PushElsewhere, nil),
+		pushed(protocol.PushUnserved, func(f *Facts) { f.PushTo, f.PushError = "", "sending to https addresses is turned off on this server" }),
+		pushed("a word of a later server", nil),
 		body(protocol.TaskPending, func(f *Facts) { f.RetryAt, f.DelayAt = now+minuteMs, now+minuteMs }),
 		body(protocol.TaskPending, func(f *Facts) { f.RetryAt, f.Hasty = now+400, 5 }),
 		body(protocol.TaskPending, func(f *Facts) { f.RetryAt = now + 20_000 }),

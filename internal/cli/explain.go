@@ -101,45 +101,65 @@ func (s Screen) whyQueued(f Facts) (Reason, string) {
 
 // whyPushed tells how it goes with an execute that is queued for an address that is no poll address.
 func (s Screen) whyPushed(f Facts) string {
-	target := Printable(f.Target)
-	tried := ""
-	if f.PushError != "" {
-		tried = " (" + Printable(f.PushError) + ")"
+	to := Printable(f.PushTo)
+	if to == "" {
+		to = Printable(f.Target)
 	}
 	switch f.Push {
 	case protocol.PushSending:
-		return fmt.Sprintf("It is being sent to %s now, for the %s time; the request is open, and the task is not claimed yet.", target, ordinal(f.PushAttempts))
+		return fmt.Sprintf("It is being sent to %s (attempt %d)%s: the request is open, and the task is not claimed yet.", to, f.PushAttempts, since(s, f))
 	case protocol.PushPaused:
-		text := target + " does not accept it" + tried
-		if f.PushAttempts > 0 {
-			text = fmt.Sprintf("%s did not accept it, %s tried%s", target, count(int(f.PushAttempts), "time"), tried)
-		}
-		if f.PushAt > f.Now {
-			return text + "; it is sent again at " + s.Instant(f.PushAt) + "."
-		}
-		return text + "; it is sent again in a moment."
+		return "The push to " + to + " waits" + s.whyUnsent(f) + s.nextTry(f)
+	case protocol.PushRefused:
+		return "The push to " + to + " is not allowed here" + s.whyUnsent(f) + s.nextTry(f) + " It waits until the settings of the server allow it, or its promise ends."
+	case protocol.PushFull:
+		return fmt.Sprintf("The push to %s waits for its turn: as many as may be now are on their way there, %s.", to, count(int(f.PushOpen), "message"))
+	case protocol.PushBusy:
+		return fmt.Sprintf("The push to %s waits for its turn: the server has as many on their way to all targets as it may, %s (transports.http_push.max_outstanding).", to, count(int(f.PushOpen), "message"))
 	case protocol.PushUnserved:
-		return "This server sends nothing to " + target + tried + ". It stays queued."
+		why := ""
+		if f.PushError != "" {
+			why = ": " + Printable(f.PushError)
+		}
+		return "This server sends nothing to " + Printable(f.Target) + why + ". The execute stays queued."
 	case protocol.PushElsewhere:
-		return "Its execute is queued for " + target + ", which another server of this store sends to; that one knows more."
+		return "The push to " + to + " waits at another server of this store, which sends to that target; ask that one."
 	}
-	return "Its execute is queued for " + target + " and waits for its turn there."
+	return "The push to " + to + " waits for its turn."
 }
 
-// ordinal is a number as it counts.
-func ordinal(n int64) string {
-	ending := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			ending = "st"
-		case 2:
-			ending = "nd"
-		case 3:
-			ending = "rd"
-		}
+// since is for how long a push is being sent.
+func since(s Screen, f Facts) string {
+	if f.PushTriedAt == 0 {
+		return ""
 	}
-	return fmt.Sprintf("%d%s", n, ending)
+	return " since " + s.Instant(f.PushTriedAt)
+}
+
+// whyUnsent tells of the last failure: the message's own, or that of others that went to the same place.
+func (s Screen) whyUnsent(f Facts) string {
+	if f.PushError == "" {
+		return ", since the target has asked for a pause."
+	}
+	text := ": " + Printable(f.PushError)
+	if f.PushTriedAt != 0 {
+		text += ", at " + s.Instant(f.PushTriedAt)
+	}
+	switch f.PushAttempts {
+	case 0:
+		return text + ", to another message; this one was not sent yet."
+	case 1:
+		return text + ", after 1 attempt."
+	}
+	return text + fmt.Sprintf(", after %d attempts.", f.PushAttempts)
+}
+
+// nextTry tells when a push is tried again.
+func (s Screen) nextTry(f Facts) string {
+	if f.PushAt > f.Now {
+		return " The next try is at " + s.Instant(f.PushAt) + "."
+	}
+	return " The next try comes in a moment."
 }
 
 // workersOf names the workers that an address of the scheme poll means.

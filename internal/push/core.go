@@ -310,14 +310,15 @@ func (c *Core) Sent(nowMs int64, s *Send, err error) {
 
 // unsent takes in that f was not accepted: it pauses, and its lane may.
 func (c *Core) unsent(nowMs int64, f *flight, err error) {
-	f.lastErr = bounded(err.Error())
+	f.lastErr, f.triedMs, f.refused = bounded(err.Error()), nowMs, errors.Is(err, ErrRefused)
 	pauseMs := jittered(loops.Doubled(f.attempts, c.limits.RetryMsFirst, c.limits.RetryMsMax), f.workspace+"\x00"+f.id, f.attempts)
 	var later *LaterError
 	switch {
-	case errors.Is(err, ErrRefused):
+	case f.refused:
 		c.of(f).Refused++
 		pauseMs = c.limits.RetryMsMax
-		if l := f.lane; !l.denied {
+		l := f.lane
+		if l.lastErr, l.failedMs = f.lastErr, nowMs; !l.denied {
 			l.denied = true
 			c.tell(l, Notice{Failing: true, Error: f.lastErr})
 		}

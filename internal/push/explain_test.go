@@ -1,6 +1,7 @@
 package push
 
 import (
+	"fmt"
 	"testing"
 
 	"abide/protocol"
@@ -33,6 +34,9 @@ func TestExplain(t *testing.T) {
 	if b := asked(target); b.Push != protocol.PushPaused || b.PushAttempts != 1 || b.PushError != "down" || b.PushAt <= b.Now || b.PushAt > b.Now+1000 {
 		t.Errorf("%+v", b)
 	}
+	if b := asked(target); b.PushTo != "a" || b.PushTriedAt != b.Now {
+		t.Errorf("%+v", b)
+	}
 	for _, s := range r.pass(1500) {
 		r.end(s, nil)
 	}
@@ -44,4 +48,57 @@ func TestExplain(t *testing.T) {
 	if b := asked(target); b.Push != protocol.PushElsewhere {
 		t.Errorf("%+v", b)
 	}
+}
+
+// What keeps a message from being sent, if it is not its own failure, is told: a rule, others that failed, and too many on
+// their way.
+func TestExplainOfWhatWaits(t *testing.T) {
+	asked := func(r *rig, id, target string) protocol.ExplainBody {
+		body := protocol.ExplainBody{Task: protocol.Task{ID: id, Version: 1}, Target: target, Now: 1_000_000, Queued: true}
+		r.core.explain(r.nowMs, "w", &body)
+		return body
+	}
+	t.Run("refused", func(t *testing.T) {
+		r := newRig(t, Limits{})
+		r.hint(execute("t", 1, "http://a/"))
+		r.end(only(t, r.settle()), fmt.Errorf("%w: no rule covers a", ErrRefused))
+		if b := asked(r, "t", "http://a/"); b.Push != protocol.PushRefused || b.PushAttempts != 1 || b.PushError != "refused: no rule covers a" || b.PushAt <= b.Now {
+			t.Errorf("%+v", b)
+		}
+		if b := asked(r, "other", "http://a/"); b.Push != protocol.PushRefused || b.PushAttempts != 0 || b.PushTriedAt != b.Now {
+			t.Errorf("of another: %+v", b)
+		}
+	})
+	t.Run("others failed", func(t *testing.T) {
+		r := newRig(t, Limits{MaxOutstanding: 100})
+		for i := range firstWindow {
+			r.hint(execute(fmt.Sprint("t", i), 1, "http://a/"))
+		}
+		for _, s := range r.settle() {
+			r.end(s, errDown)
+		}
+		if b := asked(r, "other", "http://a/"); b.Push != protocol.PushPaused || b.PushAttempts != 0 || b.PushError != "down" || b.PushTriedAt != b.Now || b.PushAt <= b.Now {
+			t.Errorf("%+v", b)
+		}
+	})
+	t.Run("full", func(t *testing.T) {
+		r := newRig(t, Limits{MaxOutstanding: 100})
+		for i := range firstWindow + 1 {
+			r.hint(execute(fmt.Sprint("t", i), 1, "http://a/"))
+		}
+		sent := len(r.settle())
+		if b := asked(r, fmt.Sprint("t", firstWindow), "http://a/"); b.Push != protocol.PushFull || b.PushOpen != int64(sent) {
+			t.Errorf("%d are sent: %+v", sent, b)
+		}
+	})
+	t.Run("busy", func(t *testing.T) {
+		r := newRig(t, Limits{MaxOutstanding: 4})
+		for _, host := range "abcdefgh" {
+			r.hint(execute("t"+string(host), 1, "http://"+string(host)+"/"))
+		}
+		sent := len(r.settle())
+		if b := asked(r, "th", "http://h/"); b.Push != protocol.PushBusy || b.PushOpen != int64(sent) {
+			t.Errorf("%d are sent: %+v", sent, b)
+		}
+	})
 }

@@ -40,6 +40,8 @@ type flight struct {
 	claimed  bool  // its task was taken while it was with the transport
 	again    bool  // a hint came during the report: the entry may be a new one
 	lastErr  string
+	triedMs  int64 // when the last send was begun, or has failed
+	refused  bool  // it was ErrRefused
 }
 
 // flightKey names a message: an execute by its task and version, an unblock by promise and address.

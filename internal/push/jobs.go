@@ -202,6 +202,7 @@ func (c *Core) doneCheck(nowMs int64, j *Job, r Result) {
 			c.load(f)
 			f.state = sending
 			f.attempts++
+			f.triedMs = c.nowMs
 			s.Transport, s.flight = f.lane.transport, f
 			s.Kind, s.Workspace, s.Address, s.ID, s.Version, s.Attempt = f.kind, f.workspace, f.address, f.id, f.version, f.attempts
 			c.outgoing = append(c.outgoing, &s)

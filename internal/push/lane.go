@@ -36,6 +36,7 @@ type lane struct {
 	untilMs  int64 // end of its pause
 	askedMs  int64 // until when the destination has asked to be left alone: what it accepts meanwhile takes nothing off that
 	lastErr  string
+	failedMs int64 // when that was
 	usedMs   int64 // when it last had anything to do
 
 	ring   *list.Element // in one of the core's rings, while it may have something to send
@@ -235,7 +236,7 @@ func (c *Core) progress(nowMs int64, l *lane) {
 // failed takes in that l has not accepted a message. afterMs is what it asked for, 0 for nothing.
 func (c *Core) failed(nowMs int64, l *lane, text string, afterMs int64) {
 	l.failures++
-	l.lastErr = text
+	l.lastErr, l.failedMs = text, nowMs
 	untilMs := nowMs + afterMs
 	if afterMs > 0 {
 		l.askedMs = max(l.askedMs, untilMs)
