@@ -41,6 +41,7 @@ var jobs = sync.Pool{New: func() any { return &job{done: make(chan struct{}, 1)}
 type lane struct {
 	name        string
 	first, last *job
+	length      int
 	// next and prev link the lanes of the same urgency that have work, in a ring.
 	next, prev *lane
 	owner      *ring
@@ -148,6 +149,24 @@ func (q *queue) pop(requests, background int) (j *job, isBackground bool) {
 	return j, isBackground
 }
 
+// slice is how many requests a batch takes before it ends, 0 for as many as there are. While several workspaces wait, each
+// gives as many as the one that has the fewest: whoever has sent one request then waits for a batch of a few, and not for all
+// that others have sent; those go with the next one. Workspaces that send alike share long batches. (docs/decisions/0050)
+func (q *queue) slice() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	first := q.requests.turn
+	if first == nil || first.next == first {
+		return 0
+	}
+	lanes, fewest := 1, first.length
+	for l := first.next; l != first && lanes < maxBatchClosures; l = l.next {
+		lanes++
+		fewest = min(fewest, l.length)
+	}
+	return lanes * fewest
+}
+
 // close makes every later push fail. Jobs in the queue stay.
 func (q *queue) close() {
 	q.mu.Lock()
@@ -184,6 +203,7 @@ func (l *lane) push(j *job) {
 		l.last.next = j
 	}
 	l.last = j
+	l.length++
 }
 
 // remove takes j out of the lane, and an empty lane out of its ring.
@@ -199,6 +219,7 @@ func (l *lane) remove(j *job) {
 		j.next.prev = j.prev
 	}
 	j.lane, j.prev, j.next = nil, nil, nil
+	l.length--
 	if l.first != nil {
 		return
 	}

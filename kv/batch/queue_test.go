@@ -53,6 +53,14 @@ func (n *naive) pop(requests, background int) *job {
 	return l.jobs[0]
 }
 
+func (n *naive) slice() int {
+	if len(n.requests) < 2 {
+		return 0
+	}
+	fewest := slices.MinFunc(n.requests, func(a, b naiveLane) int { return len(a.jobs) - len(b.jobs) })
+	return len(n.requests) * len(fewest.jobs)
+}
+
 func (n *naive) remove(j *job) {
 	for _, list := range []*[]naiveLane{&n.requests, &n.background} {
 		for i := range *list {
@@ -119,6 +127,9 @@ func TestQueueAgreesWithTheNaiveOne(t *testing.T) {
 				waiting = slices.Delete(waiting, i, i+1)
 			case "next batch":
 				requests, background = 0, 0
+			}
+			if got, want := q.slice(), n.slice(); got != want {
+				t.Fatalf("a slice of %d, the naive queue has %d", got, want)
 			}
 			if q.length != len(waiting) {
 				t.Fatalf("the queue counts %d jobs, %d are waiting", q.length, len(waiting))

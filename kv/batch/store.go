@@ -249,12 +249,21 @@ func (s *Store) batch() {
 		s.end()
 		return
 	}
+	left := 0 // of the slice; 0 as long as no more than one workspace waits
 	for !s.run.full() {
+		if left == 0 {
+			left = s.queue.slice()
+		}
 		j, background := s.queue.pop(s.run.requests, s.run.background)
 		if j == nil {
 			break
 		}
 		s.run.add(j, background)
+		if left > 0 && !background {
+			if left--; left == 0 {
+				break
+			}
+		}
 	}
 	s.end()
 }

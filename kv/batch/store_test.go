@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -217,6 +218,36 @@ func TestTheQueueIsFair(t *testing.T) {
 			got := g.order()
 			if got != tc.want {
 				t.Errorf("ran %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestWhoHasSentLittleWaitsForLittle: while several workspaces wait, a batch takes from each as many as from the one that has
+// the fewest.
+func TestWhoHasSentLittleWaitsForLittle(t *testing.T) {
+	for name, tc := range map[string]struct {
+		queue string   // as in TestTheQueueIsFair
+		want  []string // commits, by the number of closures up to each
+	}{
+		"one lane is one batch":                      {"a1 a2 a3", []string{"commit 3"}},
+		"one among many goes with one of them":       {"a1 a2 a3 a4 b1", []string{"commit 2", "commit 5"}},
+		"those that send alike share a batch":        {"a1 a2 a3 b1 b2 b3", []string{"commit 6"}},
+		"the next batch goes by who is left":         {"a1 a2 a3 b1 c1 c2", []string{"commit 3", "commit 5", "commit 6"}},
+		"background work takes nobody's place":       {"a1 a2 a3 b1 ~x1", []string{"commit 3", "commit 5"}},
+		"background lanes do not make a batch short": {"a1 a2 a3 ~x1", []string{"commit 4"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newFake()
+			g := newGated(t, d, batch.Options{Name: "fake"})
+			for _, name := range strings.Fields(tc.queue) {
+				lane, background := strings.CutPrefix(name, "~")
+				g.enqueue(context.Background(), kv.Hints{Lane: lane[:1], Background: background}, name, putting(name, ""), discard)
+			}
+			g.order()
+			commits := slices.DeleteFunc(d.take(), func(call string) bool { return !strings.HasPrefix(call, "commit") })
+			if !slices.Equal(commits, tc.want) {
+				t.Errorf("%q, want %q", commits, tc.want)
 			}
 		})
 	}
