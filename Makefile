@@ -7,6 +7,8 @@ TARGETS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 window
 # What is concurrent, and so worth the race detector's slowness (SQLite runs five times slower under it).
 RACE_PACKAGES ?= ./kv/batch ./kv/memkv ./kv/kvtest ./kv/kvfault ./internal/engine ./internal/loops ./internal/deliver ./internal/push/... ./internal/trace ./internal/api ./internal/auth ./internal/bench ./client ./cmd/abide
 BENCH_ARGS ?= --clients 64 --for 10s
+# How long the tests of one package may take on a slow machine; a minute is usual.
+TEST_TIMEOUT ?= 40m
 
 .DEFAULT_GOAL := help
 
@@ -16,6 +18,11 @@ help: ## List the targets
 
 .PHONY: check
 check: fmt vet staticcheck test ## Everything a change must pass: format, vet, staticcheck, tests
+
+.PHONY: tools
+tools: ## Download the modules and the tools that the other targets need
+	$(GO) mod download
+	$(STATICCHECK) -version
 
 .PHONY: fmt
 fmt: ## Fail if a file is not in gofmt's form
@@ -32,11 +39,11 @@ staticcheck: ## Run staticcheck, in the version named above
 
 .PHONY: test
 test: ## Run all Go tests, the repository's own rules included
-	$(GO) test ./...
+	$(GO) test -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: race
 race: ## Run the tests of what is concurrent under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -short $(RACE_PACKAGES)
+	CGO_ENABLED=1 $(GO) test -race -short -timeout $(TEST_TIMEOUT) $(RACE_PACKAGES)
 
 # A failing input is kept in testdata/fuzz of its package. FUZZ keeps to some targets, as in FUZZ='protocol' or FUZZ=FuzzCron.
 FUZZTIME ?= 10s
@@ -69,7 +76,7 @@ mutants: ## Plant faults and check that a test finds each (MUTANTS=... for some 
 SIGNALS_TESTED = ^(TestArmedTimerWakesTheLoop|TestPausedWorkspace|TestPoisonedStepHoldsUpNobody|TestCommitsHintDelivery|TestBenchWithItsOwnServer|TestSignalsSayWhoseTheyAre|TestArmedHereFiresHere|TestDrainGoesOn)$$
 .PHONY: signal-free
 signal-free: ## Check that everything still happens, later, when every signal is dropped
-	$(GO) test -tags dropsignals -skip '$(SIGNALS_TESTED)' ./internal/machine ./internal/store ./internal/engine ./internal/deliver ./internal/api ./internal/crash ./cmd/abide
+	$(GO) test -timeout $(TEST_TIMEOUT) -tags dropsignals -skip '$(SIGNALS_TESTED)' ./internal/machine ./internal/store ./internal/engine ./internal/deliver ./internal/api ./internal/crash ./cmd/abide
 	CGO_ENABLED=0 $(GO) build -trimpath -tags dropsignals -o bin/abide-signal-free ./cmd/abide
 	E2E_PATIENCE=4 E2E_SERVER=$(CURDIR)/bin/abide-signal-free ./e2e/run --suite typescript-0.11.5
 
