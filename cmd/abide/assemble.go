@@ -163,7 +163,9 @@ type readiness struct {
 }
 
 // Ready reports what keeps the server from serving.
-func (r readiness) Ready(ctx context.Context) error {
+func (r readiness) Ready(ctx context.Context) error { return withoutAddresses(r.ready(ctx)) }
+
+func (r readiness) ready(ctx context.Context) error {
 	if err := r.store.Writable(); err != nil {
 		return fmt.Errorf("the store cannot be written: %w", err)
 	}

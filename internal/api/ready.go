@@ -15,6 +15,13 @@ type Noted interface {
 	Note() string
 }
 
+// Reticent is an error of Engine.Ready of which the log may know more than whoever asks: /ready needs no token.
+type Reticent interface {
+	error
+	// Public is the reason for everybody.
+	Public() string
+}
+
 // errStopping is why a server that drains is not ready.
 var errStopping = errors.New("the server is stopping")
 
@@ -36,7 +43,11 @@ func (h *Handler) serveReady(w http.ResponseWriter, r *http.Request) {
 		if !errors.Is(err, errStopping) {
 			h.o.Log.Error("not ready", "error", err)
 		}
-		body := appendMember([]byte(`{"ready":false`), "reason", err.Error())
+		reason := err.Error()
+		if reticent := Reticent(nil); errors.As(err, &reticent) {
+			reason = reticent.Public()
+		}
+		body := appendMember([]byte(`{"ready":false`), "reason", reason)
 		h.write(w, http.StatusServiceUnavailable, append(body, "}\n"...))
 		return
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -26,6 +27,16 @@ type unready struct {
 
 func (u unready) Ready(context.Context) error { return errors.New(u.why) }
 
+// reticent is an engine that is not ready for a reason of which not everybody is told everything.
+type reticent struct{ *scripted }
+
+func (reticent) Ready(context.Context) error { return fmt.Errorf("wrapped: %w", twoFaced{}) }
+
+type twoFaced struct{}
+
+func (twoFaced) Error() string  { return "db.internal:5432 is away" }
+func (twoFaced) Public() string { return "the store is away" }
+
 // TestReadySays asks servers in every state, with both methods: the status is for probes, the body for people.
 func TestReadySays(t *testing.T) {
 	for _, c := range []struct {
@@ -40,6 +51,7 @@ func TestReadySays(t *testing.T) {
 		{"a note", noted{&scripted{}, "not durable"}, false, 200, `{"ready":true,"note":"not durable"}`},
 		{"not ready", unready{&scripted{}, "the store is gone"}, false, 503, `{"ready":false,"reason":"the store is gone"}`},
 		{"quotes and other bytes", unready{&scripted{}, "no \"x\"\n\xff"}, false, 503, `{"ready":false,"reason":"no \"x\"\n` + "\ufffd" + `"}`},
+		{"the log may know more", reticent{&scripted{}}, false, 503, `{"ready":false,"reason":"the store is away"}`},
 		{"draining", noted{&scripted{}, "x"}, true, 503, `{"ready":false,"reason":"the server is stopping"}`},
 	} {
 		h, err := New(c.engine, Options{})
