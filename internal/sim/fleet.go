@@ -238,15 +238,22 @@ func (w *world) wereApart(ms int64) {
 
 // starting is called when a server begins to open the store, and what it returns when it has. It begins above what
 // all others had served when it read their ceilings; what they serve while it opens it cannot know of, and whoever
-// does and dies before it is up is never compared with it.
+// does and dies before it is up is never compared with it. Nor is whoever was up then and has gone meanwhile: a live
+// server whose clock is far ahead of the others' does not draw along those that start.
 func (w *world) starting() (started func(now int64)) {
 	if !w.shared() {
 		return func(int64) {}
 	}
 	w.follow()
-	latest := w.follower.latest
+	latest, high := w.follower.latest, int64(0)
+	for _, s := range w.servers {
+		if s.up {
+			high = max(high, s.engine.Now())
+		}
+	}
 	return func(now int64) {
 		w.follow()
+		w.wereApart(high - now)
 		if w.follower.latest > latest {
 			w.wereApart(w.follower.latest - now)
 		}

@@ -88,7 +88,9 @@ func (o watchedOutbox) ExecutesDelivered(ctx context.Context, workspace string, 
 		for _, v := range []int64{e.Version + 1, e.Version + 2} {
 			later := e
 			later.Version = v
-			queued = append(queued, later)
+			if !slices.ContainsFunc(delivered, func(d deliver.Execute) bool { return d.ID == later.ID && d.Version == v }) {
+				queued = append(queued, later)
+			}
 		}
 	}
 	before := o.due(queued)
