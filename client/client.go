@@ -35,7 +35,8 @@ type Options struct {
 	// Token is sent with every request, in the envelope and as a bearer token; empty for none.
 	Token string
 	// HTTP does the requests. Nil stands for a client of this package's own, without a timeout: deadlines
-	// come from each call's context. A client with a timeout ends every stream of Poll when it is over.
+	// come from each call's context. A client with a timeout ends every stream of Poll when it is over. Redirects are not
+	// followed, since requests hold the token, unless it has a CheckRedirect.
 	HTTP *http.Client
 	// DebugTime, if not nil, gives the instant that every request is to happen at, in epoch milliseconds. A
 	// server obeys it only with debug on.
@@ -95,6 +96,7 @@ func New(o Options) (*Client, error) {
 		transport.MaxIdleConnsPerHost = transport.MaxIdleConns
 		o.HTTP = &http.Client{Transport: transport}
 	}
+	o.HTTP = staying(o.HTTP)
 	return &Client{options: o, base: strings.TrimRight(o.URL, "/")}, nil
 }
 
@@ -119,6 +121,9 @@ func (c *Client) exchange(ctx context.Context, kind protocol.Kind, body []byte) 
 		return attempt{outcome: outcomeOf(err), err: err}
 	}
 	defer answer.Body.Close()
+	if err := redirected(answer); err != nil {
+		return attempt{outcome: final, err: fmt.Errorf("%s: %w", kind, err)}
+	}
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes+1))
 	if err != nil {
 		return attempt{outcome: unknown, err: fmt.Errorf("%s: reading the answer: %w", kind, err)}

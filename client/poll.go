@@ -28,7 +28,7 @@ const maxEventBytes = 6*protocol.MaxBodyBytes + 64<<10
 
 // Poll is a worker's side of the message stream: it connects as the worker pid of group, hands every
 // message to handle, one at a time, and connects again whenever the stream ends, until ctx ends or handle
-// returns an error, which it returns. A server that refuses the stream for good (a 4xx) is an error too.
+// returns an error, which it returns. A server that refuses the stream for good (a 4xx), or redirects it, is an error too.
 // Messages may be repeated; one that does not decode, or is of a kind that this package does not know, is
 // passed over. What a message means, and that only task.acquire makes an execute one's own, is the
 // protocol's matter.
@@ -70,6 +70,9 @@ func (c *Client) pollOnce(ctx context.Context, address string, handle func(proto
 		return false, err
 	}
 	defer answer.Body.Close()
+	if err := redirected(answer); err != nil {
+		return false, &finalError{err}
+	}
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, shownBytes))
 		err := fmt.Errorf("the server refuses the stream with HTTP status %d: %q", answer.StatusCode, text)
