@@ -196,7 +196,7 @@ async function rollingRestart(cleanup: Cleanup): Promise<void> {
 if (onFile) throw new Error("several servers cannot share a file: run the suite with --storage");
 note(`seed ${seed}: the same kills again with --seed ${seed}`);
 const scenarios = [
-  { name: "a worker of one server does what is created at the others", timeoutMs: 90_000, run: crossing },
+  { name: "a worker of one server does what is created at the others", timeoutMs: 240_000, run: crossing },
   { name: `three servers, random kills for ${seconds} s, SDK ${SDK}, seed ${seed}`, timeoutMs: 2 * seconds * 1000 + 120_000 + 2 * DRAIN_MS_MAX, run: randomKills },
   { name: "rolling restart under load: nothing is lost, nobody hears of it", timeoutMs: 180_000 + DRAIN_MS_MAX, run: rollingRestart },
 ];

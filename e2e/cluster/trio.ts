@@ -7,7 +7,7 @@ import { until } from "../harness/waiting.ts";
 import { RETRY_SOON } from "../kill/trial.ts";
 
 /** How long a server is started again and again: it may end while its database is away. */
-const RESTART_MS_MAX = 60_000;
+const RESTART_MS_MAX = 120_000;
 
 export class Trio {
   readonly servers: [Server, Server, Server];

@@ -72,7 +72,7 @@ export class Protocol {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify({ kind, head: { corrId, version: VERSION }, data }),
-        signal: AbortSignal.timeout(10_000),
+        signal: AbortSignal.timeout(30_000),
       });
       httpStatus = answer.status;
       text = await answer.text();

@@ -9,9 +9,9 @@ import { newStore, onFile, type Store } from "./storage.ts";
 import { atMost } from "./waiting.ts";
 
 /** How long a server may take until it answers /ready. */
-const START_MS_MAX = 30_000;
+const START_MS_MAX = 90_000;
 /** How long a server may take to leave after SIGTERM. */
-const STOP_MS_MAX = 15_000;
+const STOP_MS_MAX = 60_000;
 /** Lines of a server's log that no server writes that is well: errors, panics, and a stop that gave up on something. */
 const FAULTY = /level=ERROR|^panic:|^fatal error:|^goroutine \d+ \[|"panic in|WARNING: DATA RACE|at the shutdown timeout|was not closed in time/;
 
@@ -123,7 +123,7 @@ export class Server {
 
   private async ready(): Promise<boolean> {
     try {
-      const answer = await fetch(`${this.url}/ready`, { signal: AbortSignal.timeout(1_000) });
+      const answer = await fetch(`${this.url}/ready`, { signal: AbortSignal.timeout(5_000) });
       await answer.arrayBuffer();
       return answer.status === 200;
     } catch {

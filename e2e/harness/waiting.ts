@@ -13,7 +13,7 @@ export async function atMost<T>(ms: number, promise: Promise<T>): Promise<{ valu
 }
 
 /** Waits until the condition holds. A condition that throws ends the wait. */
-export async function until(what: string, condition: () => boolean | Promise<boolean>, waitMsMax = 20_000): Promise<void> {
+export async function until(what: string, condition: () => boolean | Promise<boolean>, waitMsMax = 60_000): Promise<void> {
   const deadline = performance.now() + waitMsMax;
   while (!(await condition())) {
     if (performance.now() > deadline) throw new Error(`waited ${waitMsMax} ms in vain until ${what}`);

@@ -9,7 +9,7 @@ import { checkStore, Server } from "../harness/server.ts";
 import { calls } from "../typescript/calls.ts";
 import { Stage } from "../typescript/stage.ts";
 
-const SCENARIO_MS_MAX = 60_000;
+const SCENARIO_MS_MAX = 180_000;
 const TYPESCRIPT = "0.11.5";
 const PYTHON = "0.8.1";
 /** The scenario of each language: a workflow on one worker calls a function on another. */

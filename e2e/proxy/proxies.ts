@@ -13,7 +13,7 @@ export interface Way {
   url: string;
 }
 
-const START_MS_MAX = 10_000;
+const START_MS_MAX = 60_000;
 
 /** Where Debian puts what only an administrator is to run. */
 function installed(command: string): string | undefined {

@@ -17,7 +17,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 /** How many messages are sent one after the other. */
 const MESSAGES = 100;
 /** A message that is so late was kept back, by a buffer or until the next ping (15 s). */
-const LATE_MS = 5_000;
+const LATE_MS = 12_000;
 /** How much later than directly messages may arrive, in the median: so much lies between two processes more and a timer. */
 const RATIO_MAX = 10 * PATIENCE;
 /** How old a stream must be that the server ends, so that its worker opens a new one: see PollOptions.MaxAge. */

@@ -23,7 +23,7 @@ class Protocol:
         body = json.dumps({"kind": kind, "head": head, "data": data}).encode()
         post = urllib.request.Request(self.url, body, {"content-type": "application/json"})
         try:
-            with urllib.request.urlopen(post, timeout=10) as answer:
+            with urllib.request.urlopen(post, timeout=30) as answer:
                 status, text = answer.status, answer.read()
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read()

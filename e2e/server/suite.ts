@@ -9,7 +9,7 @@ import { Server } from "../harness/server.ts";
 import { onFile } from "../harness/storage.ts";
 import { until } from "../harness/waiting.ts";
 
-const SCENARIO_MS_MAX = 60_000;
+const SCENARIO_MS_MAX = 180_000;
 const CONNECTS = 1_000;
 const CONNECTS_AT_ONCE = 50;
 

@@ -24,8 +24,8 @@ const [TRANSFERS, CLIENTS, OPEN] = [25, 8, 20];
 const PAUSE_MS_MAX = 1_000;
 /** The SDK opens its stream again a second after a loss, and two, four ... after losses in a row. */
 const AT_WORK_MS_MAX = 10_000;
-/** The share of stops in which the prober must have heard 503: it shares two processors with all the others. */
-const SEEN_MIN = 0.8;
+/** The share of stops in which the prober must have heard 503, and of few stops one: it shares two processors with all the others. */
+const [SEEN_MIN, FEW] = [0.8, 20];
 /** Tasks of which a stop catches some in mid-dispatch. */
 const DISPATCHES = 1_000;
 /** A time until a task that was delivered, and not claimed, is delivered again, for which nobody can wait here; nor for LEASE_MS. */
@@ -100,7 +100,7 @@ async function stopsUnderLoad(cleanup: Cleanup): Promise<void> {
   note(`${promises} promises settled by clients: ${refused} connections refused, ${unavailable} answers 503, ${closed} kept connections closed under a request`);
   note(`${dispatches.all.size} tasks dispatched by hand, ${dispatches.givenUp} claims turned away, ${dispatches.late} too late`);
   note(figures);
-  ok(heard >= SEEN_MIN * stops, `/ready was heard to be 503 in ${heard} of ${stops} stops`);
+  ok(heard >= (stops < FEW ? Math.min(1, stops) : SEEN_MIN * stops), `/ready was heard to be 503 in ${heard} of ${stops} stops`);
 }
 
 async function stopDuringDispatches(cleanup: Cleanup): Promise<void> {
@@ -170,7 +170,7 @@ async function leasesOverAStop(cleanup: Cleanup): Promise<void> {
 async function stepOverStops(cleanup: Cleanup): Promise<void> {
   const server = await startServer(cleanup);
   const sdk = await import("resonate-0-11-5");
-  const worker = new sdk.Resonate({ url: server.url, group: "steps", ttl: 20_000, logLevel: "error" });
+  const worker = new sdk.Resonate({ url: server.url, group: "steps", ttl: 20_000 * PATIENCE, logLevel: "error" });
   cleanup(() => worker.stop());
   let runs = 0;
   let release = () => {};
@@ -204,8 +204,8 @@ note(`seed ${seed}: the same stops again with --seed ${seed}`);
 const scenarios = [
   { name: `SIGTERM ${stops} times under load, SDK ${SDK}, seed ${seed}`, timeoutMs: 150_000 + DRAIN_MS_MAX + stops * 16_000, run: stopsUnderLoad },
   { name: `SIGTERM during ${DISPATCHES} dispatches: none is lost, none waits for a lease or a retry`, timeoutMs: 60_000 + Math.max(2, Math.ceil(stops / 20)) * 200_000, run: stopDuringDispatches },
-  { name: "leases run on over a stop: a holder keeps its task, a task without one comes again", timeoutMs: 60_000, run: leasesOverAStop },
-  { name: `a step that lasts longer than three stops runs once, SDK ${SDK}`, timeoutMs: 60_000, run: stepOverStops },
+  { name: "leases run on over a stop: a holder keeps its task, a task without one comes again", timeoutMs: 180_000, run: leasesOverAStop },
+  { name: `a step that lasts longer than three stops runs once, SDK ${SDK}`, timeoutMs: 180_000, run: stepOverStops },
 ];
 await runScenarios(scenarios, new RegExp(only), () => log());
 await finish();

@@ -295,7 +295,6 @@ export const calls: NamedScenario[] = [
   },
   {
     name: "a task that its worker gives back at once, again and again, is not sent in a hot loop",
-    timeoutMs: 20_000,
     run: async (stage, cleanup) => {
       const resonate = stage.connect(cleanup);
       const acquiredBefore = stage.answered.get("task.acquire") ?? 0;

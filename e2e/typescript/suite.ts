@@ -6,7 +6,7 @@ import { calls } from "./calls.ts";
 import { Stage } from "./stage.ts";
 import { waits } from "./waits.ts";
 
-const SCENARIO_MS_MAX = 30_000;
+const SCENARIO_MS_MAX = 120_000;
 
 const [version = "0.11.5", only = ""] = process.argv.slice(2);
 const server = await Server.start();

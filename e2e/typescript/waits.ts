@@ -5,12 +5,16 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Context } from "resonate-0-11-5";
 import type { Context as AsyncContext } from "resonate-0-11-5/async";
 import { encode, Protocol } from "../harness/protocol.ts";
+import { PATIENCE } from "../harness/scenarios.ts";
 import { until } from "../harness/waiting.ts";
 import type { NamedScenario } from "./stage.ts";
 
+/** Short, so that it lapses soon; not so short that a busy machine lets it lapse. */
+const LEASE_MS = 2_000 * PATIENCE;
+
 export const waits: NamedScenario[] = [
   {
-    name: "sleep: 50 ms and 2 s, each ends at its own time",
+    name: "sleep: 50 ms and 5 s, each ends at its own time",
     run: async (stage, cleanup) => {
       const resonate = stage.connect(cleanup);
       const flow = resonate.register("nap", function* (ctx: Context, ms: number): Generator<any, number, any> {
@@ -20,13 +24,13 @@ export const waits: NamedScenario[] = [
       const ended: number[] = [];
       const [long, short] = [stage.name("long"), stage.name("short")];
       await Promise.all(
-        ([[long, 2_000], [short, 50]] as const).map(async ([id, ms]) => {
+        ([[long, 5_000], [short, 50]] as const).map(async ([id, ms]) => {
           const begin = Date.now();
           ended.push(await flow.run(id, ms));
           ok(Date.now() - begin >= ms, `a sleep of ${ms} ms took ${Date.now() - begin}`);
         }),
       );
-      deepEqual(ended, [50, 2_000]);
+      deepEqual(ended, [50, 5_000]);
       for (const id of [long, short]) {
         const tree = await stage.expectTree(id, { "": "resolved", "0": "resolved" });
         const timer = tree.get("0")!;
@@ -124,13 +128,13 @@ export const waits: NamedScenario[] = [
     },
   },
   {
-    name: "lease: a step of 2.5 s under a lease of 1 s is kept by heartbeats and runs once",
+    name: "lease: a step that takes 2.5 leases is kept by heartbeats and runs once",
     run: async (stage, cleanup) => {
-      const worker = stage.connect(cleanup, { ttl: 1_000 });
+      const worker = stage.connect(cleanup, { ttl: LEASE_MS });
       let ran = 0;
       worker.register("slow", async () => {
         ran++;
-        await delay(2_500);
+        await delay(2.5 * LEASE_MS);
         return ran;
       });
       const id = stage.name("slow-rpc");
@@ -144,11 +148,11 @@ export const waits: NamedScenario[] = [
   {
     name: "lease: started by run, a step that outlives its lease still ends, recorded once",
     run: async (stage, cleanup) => {
-      const resonate = stage.connect(cleanup, { ttl: 1_000 });
+      const resonate = stage.connect(cleanup, { ttl: LEASE_MS });
       let ran = 0;
       const slow = resonate.register("slow", async () => {
         const mine = ++ran;
-        await delay(1_800);
+        await delay(1.8 * LEASE_MS);
         return mine;
       });
       const id = stage.name("slow-run");
@@ -165,15 +169,14 @@ export const waits: NamedScenario[] = [
     name: "lease: the longest that the SDK can ask for, which makes it send a heartbeat every millisecond",
     run: async (stage, cleanup) => {
       const resonate = stage.connect(cleanup, { ttl: Number.MAX_SAFE_INTEGER });
-      resonate.register("slow", async () => {
-        await delay(500);
-        return "done";
-      });
       const beats = () => stage.answered.get("task.heartbeat") ?? 0;
       const before = beats();
+      resonate.register("slow", async () => {
+        await until("heartbeats are answered", () => beats() - before > 20);
+        return "done";
+      });
       const id = stage.name("long-lease");
       equal(await resonate.rpc(id, "slow", resonate.options({ target: resonate.group })), "done");
-      ok(beats() - before > 20, `${beats() - before} heartbeats were answered`);
       equal((await stage.protocol.task(id)).version, 1);
       await stage.expectTree(id, { "": "resolved" });
     },
