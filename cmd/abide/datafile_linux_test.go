@@ -133,7 +133,7 @@ func fullDisk(t *testing.T, folder string) {
 	}
 	empty()
 	r := start(t, serveArgs(filepath.Join(folder, "x.db"))...)
-	c, err := client.New(client.Options{URL: r.url, Retry: client.Retry{Attempts: 1}}) // else refusals take longer than the clock is covered for
+	c, err := client.New(client.Options{URL: r.url, Retry: client.Retry{Attempts: 1}}) // refusals are counted
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,8 @@ func fullDisk(t *testing.T, folder string) {
 	if status, why := ready(t, r.url); status != 503 || !strings.Contains(why, "disk is full") {
 		t.Errorf("with a full disk: %d %q", status, why)
 	}
-	if _, err := c.PromiseGet(t.Context(), "before"); err != nil {
+	// What is read is served for as long as the clock's ceiling that is on disk covers the present, which may be over by now.
+	if _, err := c.PromiseGet(t.Context(), "before"); err != nil && client.Status(err) != protocol.StatusUnavailable {
 		t.Errorf("reading with a full disk: %v", err)
 	}
 	empty()
