@@ -227,6 +227,7 @@ func TestServiceThatComesBack(t *testing.T) {
 }
 
 func TestWithoutCredentialsNothingLeaves(t *testing.T) {
+	t.Setenv("PUBSUB_EMULATOR_HOST", "")
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(t.TempDir(), "absent.json"))
 	none := transport(t, pubsub.Options{})
 	for range 2 { // a failure to open is not kept: each send looks again

@@ -55,7 +55,8 @@ func newRig(t *testing.T, o script.Options) *rig {
 		o.GraceMs = 300
 	}
 	if o.Environ == nil {
-		o.Environ = os.Environ()
+		// Not what the tests are started in, in which a shell may have something to say about the locale.
+		o.Environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.folder, "LC_ALL=C"}
 	}
 	r.Transport = script.New(o)
 	return r
