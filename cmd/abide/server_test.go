@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("BE_THE_PROGRAM") != "" {
 		main()
 	}
+	forgetEnvironment()
 	os.Exit(m.Run())
 }
 
