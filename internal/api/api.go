@@ -115,6 +115,7 @@ type Handler struct {
 	bodies   budget
 	answers  answers
 	shares   shares
+	brake    brake
 	draining atomic.Bool
 	refusals tally
 	slow     slowLog
@@ -266,6 +267,8 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 			w.Header().Set("Retry-After", retryAfter)
 		}
 		h.finish(&t, "", failure.status)
+		h.bodies.give(&held, held.bytes)
+		defer h.hold(r, &t)()
 		plain(w, failure.status, failure.message)
 		return
 	}
@@ -285,8 +288,18 @@ func (h *Handler) serveProtocol(w http.ResponseWriter, r *http.Request, workspac
 		w.Header().Set("Retry-After", retryAfter)
 	}
 	h.finish(&t, env.Kind, reply.Status)
+	defer h.hold(r, &t)()
 	h.answer(w, reply.Status, out.bytes)
 	out.put()
+}
+
+// hold lets a request that did not reach the engine wait for its answer, if it is one of many of its workspace and somebody
+// else is there to suffer from them. The caller calls done afterwards.
+func (h *Handler) hold(r *http.Request, t *trail) (done func()) {
+	if t.served || h.draining.Load() || !h.shares.others(t.workspace) {
+		return func() {}
+	}
+	return h.brake.hold(r.Context(), t.workspace)
 }
 
 // answer writes an answer, within the memory that there is for large ones.
@@ -372,6 +385,7 @@ func (h *Handler) do(r *http.Request, t *trail, env *protocol.Envelope, req prot
 	case gaveUp:
 		return protocol.Fail(protocol.StatusUnavailable, late)
 	}
+	t.served = true
 	defer h.shares.leave(turn)
 	defer func() {
 		if fault := recover(); fault != nil {

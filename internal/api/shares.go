@@ -143,6 +143,13 @@ func (s *shares) admits(w *share) bool {
 // contended tells whether several workspaces are present.
 func (s *shares) contended() bool { return s.oldest != s.newest }
 
+// others tells whether a workspace besides this one is present.
+func (s *shares) others(workspace string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.contended() || s.oldest != nil && s.oldest.workspace != workspace
+}
+
 // full tells whether no slot is left.
 func (s *shares) full() bool { return s.contended() && s.running >= contendedSlots }
 

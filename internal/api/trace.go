@@ -24,6 +24,7 @@ type Spent struct {
 // trail is what becomes known of a request on its way: instants, and its span. Without anybody to tell it stays empty.
 type trail struct {
 	workspace string
+	served    bool      // it had its turn in the engine
 	began     time.Time // its head is there
 	received  time.Time // its body is
 	decoded   time.Time // and understood
