@@ -86,10 +86,13 @@ func Status(err error) int {
 func New(o Options) (*Client, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil {
-		return nil, fmt.Errorf("the server's URL: %w", err)
+		if of := (*url.Error)(nil); errors.As(err, &of) {
+			err = of.Err // without the URL, in which a password may stand
+		}
+		return nil, fmt.Errorf("the server's URL cannot be read: %w", err)
 	}
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("the server's URL %q must begin with http:// or https:// and a host, and hold no query", o.URL)
+		return nil, fmt.Errorf("the server's URL %q must begin with http:// or https:// and a host, and hold no query", u.Redacted())
 	}
 	if o.HTTP == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()

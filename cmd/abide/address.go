@@ -95,7 +95,10 @@ var secretParameter = regexp.MustCompile(`(?i)((?:^|[?&])[a-z_]*(?:password|pass
 // withoutPassword puts stars for the secrets of a URL. It needs no URL that parses: one that does not is shown as
 // well, in the message that says so.
 func withoutPassword(text string) string {
-	scheme, rest, _ := strings.Cut(text, "://")
+	scheme, rest, isURL := strings.Cut(text, "://")
+	if !isURL {
+		return text
+	}
 	before, query, found := cutQuery(rest)
 	if i := strings.LastIndexByte(before, '@'); i >= 0 {
 		if user, _, secret := strings.Cut(before[:i], ":"); secret {
@@ -116,8 +119,9 @@ func cutQuery(rest string) (before, query string, found bool) {
 	return rest[:from] + before, query, found
 }
 
-// urlInText is what may be a URL in a sentence, with all that follows: a password that was pasted may hold blanks.
-var urlInText = regexp.MustCompile(`(?s)[a-zA-Z0-9+.-]+://.+`)
+// urlInText is what may be a URL in a sentence; that of a database with all that follows, since a password that was pasted may hold
+// blanks.
+var urlInText = regexp.MustCompile(`(?is)(?:postgres(?:ql)?|mysql)://.+|[a-z0-9+.-]+://\S+`)
 
 // withoutPasswords puts stars for the secrets of every URL in a text: a command line that is not understood may have one
 // where none belongs.

@@ -78,12 +78,33 @@ func TestSecretsOfCommandLinesAreHidden(t *testing.T) {
 	for text, shown := range map[string]string{
 		"unexpected argument postgres://u:s@[]:%41 x@h/d?schema=x":         "unexpected argument postgres://u:***@h/d?schema=x",
 		"unexpected argument mysql://u:secret@h/d, and postgres://v:w@i/e": "unexpected argument mysql://u:***@i/e",
-		"unexpected argument http://localhost:8001, and user@host":         "unexpected argument http://localhost:***@host",
+		"unexpected argument http://localhost:8001, and user@host":         "unexpected argument http://localhost:8001, and user@host",
+		"unexpected argument http://u:s3cret@h/w/x and more":               "unexpected argument http://u:***@h/w/x and more",
+		`poll://any@a b: the part is any, as in poll://any@group/worker`:   `poll://any@a b: the part is any, as in poll://any@group/worker`,
 		"unexpected argument postgres://h/d?password=a b":                  "unexpected argument postgres://h/d?password=***",
 		"no such thing as http://localhost:8001 there":                     "no such thing as http://localhost:8001 there",
 	} {
 		if got := withoutPasswords(text); got != shown {
 			t.Errorf("%s\nis shown as %s\nwant        %s", text, got, shown)
+		}
+	}
+}
+
+// TestURLsOfServersHideTheirPasswords: with some SDKs the token is the password in the server's URL. (docs/auth.md)
+func TestURLsOfServersHideTheirPasswords(t *testing.T) {
+	for _, args := range [][]string{
+		{"promises", "get", "x", "--deadline", "10s", "-S", "http://u:s3cret@127.0.0.1:1"},
+		{"promises", "get", "x", "-S", "http://u:s3cret@127.0.0.1:1/?q"},
+		{"promises", "get", "x", "-S", "ftp://u:s3cret@h"},
+		{"promises", "get", "x", "-S", "http://u:s3cret x@h"},
+		{"ready", "--url", "http://u:s3cret@127.0.0.1:1"},
+		{"ready", "--url", "http://u:s3cret x@h"},
+		{"verify", "http://u:s3cret@127.0.0.1:1"},
+		{"wait", "x", "-S", "http://u:s3cret@127.0.0.1:1"},
+		{"tree", "x", "-S", "http://u:s3cret@127.0.0.1:1"},
+	} {
+		if r := runWith(nil, args...); r.code == exitOK || r.stderr == "" || strings.Contains(r.stdout+r.stderr, "s3cret") {
+			t.Errorf("%q: exit %d, %s%s", args, r.code, r.stdout, r.stderr)
 		}
 	}
 }

@@ -241,9 +241,10 @@ func (s *session) explain(err error) error {
 	if errors.As(err, &unsent) {
 		reason = unsent.Err
 	}
-	text := fmt.Sprintf("Connection error: %s: %s", s.flags.Server, cli.Printable(reason.Error()))
+	server := withoutPassword(s.flags.Server)
+	text := fmt.Sprintf("Connection error: %s: %s", server, cli.Printable(reason.Error()))
 	if errors.Is(err, context.DeadlineExceeded) {
-		text = fmt.Sprintf("Connection error: %s: no answer within %s (--deadline)", s.flags.Server, cli.Span(int64(s.flags.Deadline)))
+		text = fmt.Sprintf("Connection error: %s: no answer within %s (--deadline)", server, cli.Span(int64(s.flags.Deadline)))
 	}
 	if errors.Is(err, client.ErrUnknownOutcome) {
 		return failed("%s. The request may have had its effect: look at the record before you repeat the command", text)

@@ -60,14 +60,14 @@ func (c *readyCommand) Run(in surroundings) error {
 	answer, err := transport.RoundTrip(request)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			return failed("%s: no answer within %s (--deadline)", base, cli.Span(int64(c.Deadline)))
+			return failed("%s: no answer within %s (--deadline)", withoutPassword(base), cli.Span(int64(c.Deadline)))
 		}
-		return failed("%s: %s", base, cli.Printable(err.Error()))
+		return failed("%s: %s", withoutPassword(base), cli.Printable(err.Error()))
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxReadyBytes))
 	if err != nil {
-		return failed("%s: %s", base, cli.Printable(err.Error()))
+		return failed("%s: %s", withoutPassword(base), cli.Printable(err.Error()))
 	}
 	var body struct{ Reason, Note string }
 	_ = json.Unmarshal(text, &body) // another server's body may be anything

@@ -130,9 +130,10 @@ func (s *serverSettings) baseURL(port int) string {
 
 func checkBaseURL(text string) error {
 	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%q is not a URL: %w", text, err)
+	text = withoutPassword(text)
+	switch of := (*url.Error)(nil); {
+	case errors.As(err, &of):
+		return fmt.Errorf("%q is not a URL: %w", text, of.Err)
 	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
 		return fmt.Errorf("%q must begin with http:// or https:// and a host", text)
 	case u.RawQuery != "" || u.Fragment != "":
