@@ -148,7 +148,7 @@ func New(engine Engine, o Options) (*Handler, error) {
 	}
 	return &Handler{engine: engine, o: o, cors: c, bodies: budget{limit: o.MaxBufferedBytes}, answers: answers{limit: o.MaxBufferedBytes},
 		slow:     slowLog{after: func(d time.Duration, f func()) { time.AfterFunc(d, f) }},
-		shares:   shares{limit: o.MaxInFlight, each: o.MaxWorkspaceInFlight, by: map[string]*share{}},
+		shares:   shares{limit: o.MaxInFlight, each: o.MaxWorkspaceInFlight, later: afterOthers, by: map[string]*share{}},
 		decoding: make(chan struct{}, largeDecodes)}, nil
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"runtime"
 	"sync"
 )
 
@@ -25,6 +26,8 @@ const (
 type shares struct {
 	limit int // requests that may be in, running and waiting
 	each  int // the same of one workspace
+	// later calls a function once the goroutines that can run now have run; nil calls it at once.
+	later func(func())
 
 	mu      sync.Mutex
 	in      int
@@ -33,6 +36,8 @@ type shares struct {
 	by      map[string]*share
 	// oldest and newest are the ends of the list of shares by their last request.
 	oldest, newest *share
+	// left are the shares of requests that have left and whose slots are not free yet, one for each.
+	left []*share
 	// turn is the share whose waiting request is let in next; those that have any are a ring.
 	turn *share
 }
@@ -108,14 +113,35 @@ func (s *shares) giveUp(w *share, t *turn) (*share, refused) {
 	return w, letIn
 }
 
-// leave ends a request that was let in, and lets others in for it.
+// leave ends a request that was let in. While several workspaces are present its slot is free only once whoever can run has
+// run: requests that never wait would pass through a slot one after the other, hundreds of them would be in the scheduler's
+// line and none in this one, and whoever comes would wait behind all of them. (docs/decisions/0050)
 func (s *shares) leave(w *share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.in--
 	w.in--
-	s.running--
-	w.running--
+	s.left = append(s.left, w)
+	switch {
+	case s.later == nil || !s.contended():
+		s.free()
+	case len(s.left) == 1:
+		s.later(func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.free()
+		})
+	}
+}
+
+// free gives the slots of those that have left to others.
+func (s *shares) free() {
+	for i, w := range s.left {
+		s.running--
+		w.running--
+		s.left[i] = nil
+	}
+	s.left = s.left[:0]
 	for passed := s.turn; s.turn != nil && !s.full(); {
 		next := s.turn
 		s.turn = next.behind
@@ -132,6 +158,14 @@ func (s *shares) leave(w *share) {
 		close(t.let)
 		passed = s.turn
 	}
+}
+
+// afterOthers calls f when every goroutine that can run now has had its turn: one that yields goes behind all of them.
+func afterOthers(f func()) {
+	go func() {
+		runtime.Gosched()
+		f()
+	}()
 }
 
 // admits tells whether one more request of w may run. While several workspaces are present, each may have a part of the

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -121,6 +122,48 @@ func TestWhoComesBesideAFloodRunsAtOnce(t *testing.T) {
 		if w, r := s.enter(t.Context(), "gentle"); r != letIn || w.running != 1 {
 			t.Errorf("%d floods: the gentle one is not let in at once: %v", n, r)
 		}
+	}
+}
+
+// TestSlotsAreFreeOnceOthersHaveRun: while several workspaces are present, those that wait are let in for those that have left
+// not at once, but when everybody else who can run has had a turn.
+func TestSlotsAreFreeOnceOthersHaveRun(t *testing.T) {
+	s := newShares(1000, 1000)
+	var later []func()
+	s.later = func(f func()) { later = append(later, f) }
+	lone, _ := s.enter(t.Context(), "gentle")
+	s.leave(lone)
+	if len(later) != 0 || s.running != 0 {
+		t.Fatalf("the slot of a lone workspace is not free at once: %d are taken", s.running)
+	}
+	const part = contendedSlots / floodPart
+	var running, waiting []*asked
+	var share *share
+	for range 2 * part {
+		a, got := ask(s, "flood")
+		if a.waits {
+			waiting = append(waiting, a)
+			continue
+		}
+		running, share = append(running, a), got.share
+	}
+	for range running {
+		s.leave(share)
+	}
+	if s.running != len(running) || s.in != len(waiting) || len(later) != 1 {
+		t.Fatalf("%d slots taken by %d that have left, %d in, %d waiting; to be called later: %d", s.running, len(running), s.in, len(waiting), len(later))
+	}
+	if w, r := s.enter(t.Context(), "gentle"); r != letIn || w.running != 1 {
+		t.Errorf("who comes meanwhile is not let in at once: %v", r)
+	}
+	later[0]()
+	for _, a := range waiting[:part-1] {
+		if got := <-a.answer; got.refused != letIn {
+			t.Errorf("one that waited: %v", got.refused)
+		}
+	}
+	if len(s.left) != 0 || s.running > part+1 {
+		t.Errorf("%d slots taken, %d to be freed", s.running, len(s.left))
 	}
 }
 
@@ -249,6 +292,7 @@ func TestSharesAgreeWithTheirRules(t *testing.T) {
 // TestSharesOfManyAtOnce is for the race detector.
 func TestSharesOfManyAtOnce(t *testing.T) {
 	s := newShares(4096, 2048)
+	s.later = afterOthers
 	var running sync.WaitGroup
 	for i := range 200 {
 		running.Go(func() {
@@ -260,6 +304,16 @@ func TestSharesOfManyAtOnce(t *testing.T) {
 		})
 	}
 	running.Wait()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); runtime.Gosched() { // the last slots are freed later
+		s.mu.Lock()
+		done := s.running == 0
+		s.mu.Unlock()
+		if done {
+			break
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.in != 0 || s.running != 0 || s.turn != nil {
 		t.Errorf("%d in, %d running at the end", s.in, s.running)
 	}
