@@ -232,6 +232,8 @@ func (s *session) explain(err error) error {
 			text += "; abide tasks explain ID says what holds it"
 		case answer.Status == http.StatusUnauthorized && s.flags.Token == "":
 			text += "; give a token with ABIDE_TOKEN or --token"
+		case answer.Status == http.StatusUnauthorized:
+			text += "; the token is no good here: it has expired, is not signed by a key of this server, or is for another (abide token show)"
 		case errors.Is(err, client.ErrUnknownOutcome):
 			text += "; look at the record before you repeat the command"
 		}

@@ -180,7 +180,7 @@ func withAction(id string, version int64, member string, action any) []byte {
 // headed parses an action and gives it a head if it has none: servers want one, and it says nothing.
 func headed(flag, text string, into any) error {
 	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return failed("Invalid --%s JSON: %v", flag, err)
+		return failed("Invalid --%s JSON: %v", flag, cli.JSONError(err))
 	}
 	actions := []map[string]json.RawMessage{}
 	switch v := into.(type) {
@@ -238,7 +238,7 @@ type tasksHeartbeat struct {
 func (c *tasksHeartbeat) Run(in surroundings, p *tasksCommand) error {
 	var tasks []map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(c.Tasks), &tasks); err != nil {
-		return failed("Invalid --tasks JSON: %v", err)
+		return failed("Invalid --tasks JSON: %v", cli.JSONError(err))
 	}
 	data, _ := json.Marshal(map[string]any{"pid": c.PID, "tasks": tasks}) // JSON that was parsed
 	req, err := request(protocol.KindTaskHeartbeat, data)

@@ -76,7 +76,7 @@ func askCluster(ctx context.Context, base string) (census engine.Census, err err
 		return census, fmt.Errorf("the answer breaks off: %w", err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return census, fmt.Errorf("%s answers %s: %s", base, resp.Status, strings.TrimSpace(string(body)))
+		return census, fmt.Errorf("%s answers %s; is this the port of a server's metrics (--observability-metrics-port)? %s", base, resp.Status, strings.TrimSpace(string(body)))
 	}
 	if err := json.Unmarshal(body, &census); err != nil {
 		return census, fmt.Errorf("%s is not the metrics port of a server that can tell: %w", base, err)

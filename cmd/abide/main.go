@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -106,7 +107,7 @@ func run(args []string, in surroundings) int {
 		_, _ = parser.Parse([]string{"--help"})
 		return exitUsage
 	}
-	if args[0] == "--version" { // no flag of all commands: some have one of that name
+	if args[0] == "--version" || args[0] == "-v" { // no flags of all commands: some have one of that name
 		fmt.Fprintf(in.stdout, "abide %s\n", buildVersion())
 		return exitOK
 	}
@@ -120,7 +121,7 @@ func run(args []string, in surroundings) int {
 		return exitOK
 	case err != nil:
 		fmt.Fprintf(in.stderr, "abide: %s\n", withoutPasswords(env.mistake(err)))
-		fmt.Fprintln(in.stderr, `Run "abide --help" for the subcommands, or "abide <subcommand> --help" for its flags.`)
+		fmt.Fprintln(in.stderr, advice(err))
 		return exitUsage
 	}
 	if err := env.refuse(); err != nil {
@@ -152,7 +153,7 @@ func report(stderr io.Writer, err error) int {
 		return failure.code
 	}
 	if !errors.Is(err, errFindings) {
-		fmt.Fprintf(stderr, "Fatal: %v\n", err)
+		fmt.Fprintf(stderr, "Fatal: %s\n", strings.ReplaceAll(err.Error(), "\n\t", " ")) // drivers list their attempts so
 	}
 	return exitFailure
 }

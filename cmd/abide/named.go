@@ -23,12 +23,52 @@ func (e *environment) mistake(err error) string {
 		return placed.Error() // without the flag, which kong puts in front
 	}
 	text := err.Error()
-	var of *kong.ParseError
-	if errors.As(err, &of) && of.Context != nil && of.Context.Selected() != nil {
-		text = strings.TrimPrefix(text, of.Context.Selected().Path()+": ")
-		text = e.named(text, of.Context.Selected().Flags)
+	command := reached(err)
+	if command == nil {
+		return text
 	}
-	return text
+	text = strings.TrimPrefix(text, command.Path()+": ")
+	if missing := missingArgument.FindStringSubmatch(text); missing != nil {
+		return missing[1] + " is missing"
+	}
+	if strings.HasPrefix(text, "expected one of ") && len(command.Children) > 0 { // kong leaves out all but five
+		var names []string
+		for _, child := range command.Children {
+			if !child.Hidden {
+				names = append(names, child.Name)
+			}
+		}
+		return called(command) + " needs one of " + strings.Join(names, ", ")
+	}
+	return e.named(text, command.Flags)
+}
+
+// missingArgument is what kong says where arguments are left out.
+var missingArgument = regexp.MustCompile(`^expected "(<[^"]+>)"$`)
+
+// advice is where to look after a mistake: at the help of the subcommand that was reached.
+func advice(err error) string {
+	if command := reached(err); command != nil {
+		return `Run "abide ` + called(command) + ` --help" to see what it takes.`
+	}
+	return `Run "abide --help" for the subcommands.`
+}
+
+// called is what a subcommand is called by, from the first word on and without its other names.
+func called(command *kong.Node) string {
+	if command.Parent == nil || command.Parent.Type == kong.ApplicationNode {
+		return command.Name
+	}
+	return called(command.Parent) + " " + command.Name
+}
+
+// reached is the subcommand that a command line has come to before the mistake in it; nil for none.
+func reached(err error) *kong.Node {
+	var of *kong.ParseError
+	if !errors.As(err, &of) || of.Context == nil {
+		return nil
+	}
+	return of.Context.Selected()
 }
 
 // namedError is an error in other words.

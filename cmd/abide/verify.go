@@ -52,7 +52,7 @@ func (c *verifyCommand) Run(in surroundings, _ *environment) error {
 		if err := json.NewEncoder(in.stdout).Encode(report); err != nil {
 			return err
 		}
-	} else {
+	} else if err == nil || len(report.Results) > 0 {
 		c.print(in.stdout, report)
 	}
 	switch {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"sort"
 	"strings"
 	"unicode"
@@ -95,12 +96,32 @@ func ParseTags(text string) (protocol.Tags, error) {
 	return Tags(tags), nil
 }
 
+// JSONError is what is wrong with a JSON text in words of JSON, where encoding/json has those of Go.
+func JSONError(err error) error {
+	var other *json.UnmarshalTypeError
+	if !errors.As(err, &other) {
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	}
+	want := "a text"
+	switch other.Type.Kind() {
+	case reflect.Map, reflect.Struct:
+		want = "an object"
+	case reflect.Slice:
+		want = "a list"
+	}
+	place := "it"
+	if other.Field != "" {
+		place = other.Field
+	}
+	return fmt.Errorf("%s must be %s, and is of the kind %s", place, want, other.Value)
+}
+
 // decodeStrictly decodes one JSON value and nothing after it, without unknown members.
 func decodeStrictly(text string, into any) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return err
+		return JSONError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("something follows the JSON value")
