@@ -56,6 +56,7 @@ type running struct {
 	signals        chan os.Signal
 	aborted        chan struct{}
 	code           chan int
+	ended          chan struct{} // closed when the program has ended
 }
 
 // listeningLine is a whole line that says where a server listens, in either format of the log.
@@ -70,14 +71,22 @@ func start(t *testing.T, args ...string) *running {
 // startIn is start with an environment.
 func startIn(t *testing.T, environ []string, args ...string) *running {
 	t.Helper()
-	r := &running{signals: make(chan os.Signal, 2), aborted: make(chan struct{}, 1), code: make(chan int, 1)}
+	r := &running{signals: make(chan os.Signal, 2), aborted: make(chan struct{}, 1), code: make(chan int, 1), ended: make(chan struct{})}
 	go func() {
+		defer close(r.ended)
 		r.code <- run(args, surroundings{
 			environ: environ, stdout: &r.stdout, stderr: &r.stderr, signals: r.signals, abort: func() { r.aborted <- struct{}{} },
 		})
 	}()
 	t.Cleanup(func() {
-		r.signals <- os.Interrupt
+		select {
+		case r.signals <- os.Interrupt:
+		default:
+		}
+		select { // the folder that it writes into is removed next
+		case <-r.ended:
+		case <-time.After(10 * time.Second):
+		}
 		if t.Failed() {
 			t.Logf("stdout:\n%s\nstderr:\n%s", r.stdout.String(), r.stderr.String())
 		}
@@ -259,7 +268,7 @@ func TestStopEndsStreamsAndIdleConnections(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("the stream does not end cleanly: %v", err)
 	}
-	if strings.Contains(r.stderr.String(), "level=WARN") || strings.Contains(r.stderr.String(), "level=ERROR") {
+	if _, log, _ := strings.Cut(r.stderr.String(), "msg=stopping"); strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") {
 		t.Error("a regular stop is not a warning")
 	}
 }
@@ -298,12 +307,12 @@ func TestStopUnderLoad(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	clients.Wait()
-	if log := r.stderr.String(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "level=WARN") {
+	if _, log, _ := strings.Cut(r.stderr.String(), "msg=stopping"); strings.Contains(log, "level=ERROR") || strings.Contains(log, "level=WARN") {
 		t.Error("a regular stop is not a warning")
 	}
-	again := start(t, serveArgs(file)...)
+	again := start(t, serveArgs(file)...).client(t) // one connection: there may be few files
 	for _, id := range acknowledged {
-		if _, err := again.client(t).PromiseGet(t.Context(), id); err != nil {
+		if _, err := again.PromiseGet(t.Context(), id); err != nil {
 			t.Errorf("%s was acknowledged: %v", id, err)
 		}
 	}
