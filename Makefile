@@ -5,7 +5,7 @@ GO ?= go
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TARGETS = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 # What is concurrent, and so worth the race detector's slowness (SQLite runs five times slower under it).
-RACE_PACKAGES ?= ./kv/batch ./kv/memkv ./kv/kvtest ./kv/kvfault ./internal/engine ./internal/loops ./internal/deliver ./internal/push/... ./internal/trace ./internal/api ./internal/auth ./internal/bench ./client ./cmd/abide
+RACE_PACKAGES ?= ./kv/batch ./kv/memkv ./kv/kvtest ./kv/kvfault ./internal/engine ./internal/children ./internal/loops ./internal/deliver ./internal/push/... ./internal/trace ./internal/api ./internal/auth ./internal/bench ./client ./cmd/abide
 BENCH_ARGS ?= --clients 64 --for 10s
 # How long the tests of one package may take on a slow machine; a minute is usual.
 TEST_TIMEOUT ?= 40m
