@@ -55,6 +55,7 @@ func TestAsPID1(t *testing.T) {
 // TestOrphansAsPID1: what scripts leave behind as the first process's to wait for does not stay in the table of processes,
 // while scripts that run at the same time end as they do.
 func TestOrphansAsPID1(t *testing.T) {
+	t.Parallel() // it waits for two looks
 	probe := exec.Command("/bin/true")
 	if withProc(probe); probe.Run() != nil {
 		t.Skip("this machine gives processes no namespaces and no /proc of their own")
