@@ -386,7 +386,11 @@ func (h *Handler) do(r *http.Request, t *trail, env *protocol.Envelope, req prot
 		return protocol.Fail(protocol.StatusUnavailable, late)
 	}
 	t.served = true
-	defer h.shares.leave(turn)
+	leave := h.shares.leave
+	if quick(req.Kind()) {
+		leave = h.shares.leaveLater
+	}
+	defer leave(turn)
 	defer func() {
 		if fault := recover(); fault != nil {
 			h.logPanic(fault, env.Kind, t.workspace)

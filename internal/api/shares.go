@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"sync"
+
+	"abide/protocol"
 )
 
 const (
@@ -113,15 +115,21 @@ func (s *shares) giveUp(w *share, t *turn) (*share, refused) {
 	return w, letIn
 }
 
-// leave ends a request that was let in. While several workspaces are present its slot is free only once whoever can run has
-// run: requests that never wait would pass through a slot one after the other, hundreds of them would be in the scheduler's
-// line and none in this one, and whoever comes would wait behind all of them. (docs/decisions/0050)
+// leave ends a request that was let in, and lets others in for it.
 func (s *shares) leave(w *share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.in--
-	w.in--
-	s.left = append(s.left, w)
+	s.gone(w)
+	s.free()
+}
+
+// leaveLater is leave for a request that has waited for nothing. While several workspaces are present its slot is free only
+// once whoever can run has run: such requests would pass through a slot one after the other, hundreds of them would be in the
+// scheduler's line and none in this one, and whoever comes would wait behind all of them. (docs/decisions/0050)
+func (s *shares) leaveLater(w *share) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone(w)
 	switch {
 	case s.later == nil || !s.contended():
 		s.free()
@@ -132,6 +140,23 @@ func (s *shares) leave(w *share) {
 			s.free()
 		})
 	}
+}
+
+// gone takes a request out whose slot is about to be free.
+func (s *shares) gone(w *share) {
+	s.in--
+	w.in--
+	s.left = append(s.left, w)
+}
+
+// quick tells whether requests of a kind wait for nothing: they read a snapshot. The others wait for the store's writer.
+func quick(k protocol.Kind) bool {
+	switch k {
+	case protocol.KindPromiseGet, protocol.KindTaskGet, protocol.KindScheduleGet, protocol.KindTaskExplain,
+		protocol.KindPromiseSearch, protocol.KindTaskSearch, protocol.KindScheduleSearch:
+		return true
+	}
+	return false
 }
 
 // free gives the slots of those that have left to others.
