@@ -25,7 +25,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if _, err := r.client(t).PromiseCreate(t.Context(), protocol.PromiseCreate{ID: "later", TimeoutAt: 1 << 50}); err != nil {
 		t.Errorf("after the backup: %v", err)
 	}
-	if got := runWith(nil, "backup", file, backup); got.code != exitFailure || !strings.Contains(got.stderr, backup) {
+	if got := runWith(nil, "backup", file, backup); got.code != exitFailure || !strings.Contains(got.stderr, backup) || !strings.Contains(got.stderr, "choose another name") {
 		t.Errorf("onto a file that is there: %+v", got)
 	}
 	if code := r.stop(t); code != exitOK {

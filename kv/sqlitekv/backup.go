@@ -27,7 +27,7 @@ func Backup(ctx context.Context, from, to string) error {
 		return pathError(path, err)
 	}
 	if _, err := os.Lstat(to); err == nil {
-		return pathError(to, os.ErrExist)
+		return fmt.Errorf("sqlite: a backup goes into a new file, and %s is one already: choose another name: %w", to, os.ErrExist)
 	}
 	opt := Options{vfs: "os"}
 	opt.setSizes()
