@@ -43,3 +43,22 @@ func TestWhatAHostAsksForHolds(t *testing.T) {
 		})
 	}
 }
+
+// A host of which the last requests have all failed is left alone for at least half of the first pause, also by messages that
+// have not failed, and is tried again soon after.
+func TestAHostThatFailsIsLeftAlone(t *testing.T) {
+	r := newRig(t, Limits{})
+	for i := range firstWindow / 2 {
+		r.hint(execute(fmt.Sprint("t", i), 0, "http://h/"))
+	}
+	for _, s := range r.settle() {
+		r.end(s, errDown)
+	}
+	r.hint(execute("new", 0, "http://h/"))
+	if begun := append(r.settle(), r.pass(400)...); len(begun) > 0 {
+		t.Errorf("%d messages were sent to a host that has just failed", len(begun))
+	}
+	if begun := r.pass(1_000); len(begun) == 0 {
+		t.Error("nothing was sent after the pause")
+	}
+}
