@@ -225,27 +225,25 @@ func (o pushOutbox) CheckUnblocks(ctx context.Context, workspace string, asked [
 
 // ExecutesDelivered implements push.Outbox.
 func (o pushOutbox) ExecutesDelivered(ctx context.Context, workspace string, delivered []deliver.Execute) error {
-	for _, e := range delivered {
-		o.watch.reported(executeKey(e.ID, e.Version))
-	}
-	err := o.watched.ExecutesDelivered(ctx, workspace, delivered)
-	if err == nil {
-		for _, e := range delivered {
-			delete(o.watch.accepted, executeKey(e.ID, e.Version))
-		}
-	}
-	return err
+	return report(o.watch, delivered, func(e deliver.Execute) pushKey { return executeKey(e.ID, e.Version) },
+		func() error { return o.watched.ExecutesDelivered(ctx, workspace, delivered) })
 }
 
 // UnblocksDelivered implements push.Outbox.
 func (o pushOutbox) UnblocksDelivered(ctx context.Context, workspace string, delivered []deliver.UnblockRef) error {
-	for _, u := range delivered {
-		o.watch.reported(unblockKey(u.ID, u.Address))
+	return report(o.watch, delivered, func(u deliver.UnblockRef) pushKey { return unblockKey(u.ID, u.Address) },
+		func() error { return o.Outbox.UnblocksDelivered(ctx, workspace, delivered) })
+}
+
+// report judges messages that leave the outbox by send, and forgets that they were accepted once they have left it.
+func report[M any](x *pushWatch, delivered []M, key func(M) pushKey, send func() error) error {
+	for _, m := range delivered {
+		x.reported(key(m))
 	}
-	err := o.Outbox.UnblocksDelivered(ctx, workspace, delivered)
+	err := send()
 	if err == nil {
-		for _, u := range delivered {
-			delete(o.watch.accepted, unblockKey(u.ID, u.Address))
+		for _, m := range delivered {
+			delete(x.accepted, key(m))
 		}
 	}
 	return err

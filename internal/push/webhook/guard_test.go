@@ -229,12 +229,10 @@ func rebind(t *testing.T, connectTimeout time.Duration) error {
 	return nil
 }
 
-// A host has many spellings, of which a proxy knows more than name servers do: all are judged as the one that they stand
-// for, with nobody asked, and the proxy sees that one.
-func TestSpellingsThroughAProxy(t *testing.T) {
-	var seen atomic.Value
-	proxy, reached := counted(t, func(_ http.ResponseWriter, r *http.Request) { seen.Store(r.URL.Host) })
-	at, err := url.Parse(proxy.URL)
+// throughProxy is a transport that sends all through the proxy at a URL, has no name server, and rules that deny some names.
+func throughProxy(t *testing.T, proxy string) *Transport {
+	t.Helper()
+	at, err := url.Parse(proxy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +240,15 @@ func TestSpellingsThroughAProxy(t *testing.T) {
 	o.Proxy = func(*http.Request) (*url.URL, error) { return at, nil }
 	o.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no name server") }}
 	o.Rules = rules(t, "", "denied.example bücher.example 1.2.3.4")
-	tr := newTransport(t, o)
+	return newTransport(t, o)
+}
+
+// A host has many spellings, of which a proxy knows more than name servers do: all are judged as the one that they stand
+// for, with nobody asked, and the proxy sees that one.
+func TestSpellingsThroughAProxy(t *testing.T) {
+	var seen atomic.Value
+	proxy, reached := counted(t, func(_ http.ResponseWriter, r *http.Request) { seen.Store(r.URL.Host) })
+	tr := throughProxy(t, proxy.URL)
 	for _, host := range []string{
 		"2130706433", "0x7f.1", "0177.0.0.1", "127.1", "127.0.0.1.", "0", "017700000001", "0x7F000001", "127%2e0.0.1", "%31%32%37.1", "１２７.1", "127。0。0。1",
 		"2852039166", "0xa9fea9fe", "169.254.43518", "[::ffff:0:7f00:1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "16909060", "1.2.772",
@@ -275,15 +281,7 @@ func TestSpellingsInRedirectsThroughAProxy(t *testing.T) {
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		}
 	})
-	at, err := url.Parse(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := options()
-	o.Proxy = func(*http.Request) (*url.URL, error) { return at, nil }
-	o.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no name server") }}
-	o.Rules = rules(t, "", "denied.example bücher.example 1.2.3.4")
-	tr := newTransport(t, o)
+	tr := throughProxy(t, proxy.URL)
 	send := func(location string) error {
 		to.Store(location)
 		return tr.Send(t.Context(), push.Message{Address: "http://first.example/", Body: []byte("{}")})
