@@ -53,7 +53,7 @@ func Compact(ctx context.Context, s Store, partition []byte, target EntryPositio
 	// On engines with round trips what the step reads comes with its batch: otherwise nearly every batch of a busy
 	// store would make two more, for requests to wait in.
 	h := Hints{Background: true, Lane: string(partition), Prefetch: []Range{
-		only(FloorKey(partition)), JournalRange(partition, floor, target)}}
+		Only(FloorKey(partition)), JournalRange(partition, floor, target)}}
 	_, err = Run(ctx, s, h, func(tx Tx) (err error) {
 		floor, more, err = compactStep(tx, partition, target)
 		return err
@@ -77,15 +77,12 @@ func stands(ctx context.Context, s Store, partition []byte) (bound Position, flo
 		return err
 	}
 	if once, ok := s.(onceViewer); ok {
-		err = once.ViewOnce(ctx, []Range{only(FloorKey(partition))}, 1, look)
+		err = once.ViewOnce(ctx, []Range{Only(FloorKey(partition))}, 1, look)
 	} else {
 		err = s.View(ctx, look)
 	}
 	return bound, floor, err
 }
-
-// only is the range of one key.
-func only(key []byte) Range { return Range{Start: key, End: append(key[:len(key):len(key)], 0)} }
 
 func compactStep(tx Tx, partition []byte, target EntryPosition) (floor EntryPosition, more bool, err error) {
 	floor, err = Floor(tx, partition)

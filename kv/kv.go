@@ -55,6 +55,9 @@ const (
 // key. A range whose End does not come after its Start is empty.
 type Range struct{ Start, End []byte }
 
+// Only is the range of one key. It keeps key and does not change it.
+func Only(key []byte) Range { return Range{Start: key, End: append(key[:len(key):len(key)], 0)} }
+
 // Entry is one key with its value, as a scan returns it.
 type Entry struct{ Key, Value []byte }
 

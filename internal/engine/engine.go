@@ -344,7 +344,7 @@ func (e *Engine) update(ctx context.Context, workspace string, at instant, w wor
 	if e.prefetches && w.reads != nil {
 		keys := keyspace.For(workspace, e.layout)
 		if hints.Prefetch = w.reads(keys); at.debug != nil {
-			hints.Prefetch = append(hints.Prefetch, keyspace.Only(keys.DebugClock()))
+			hints.Prefetch = append(hints.Prefetch, kv.Only(keys.DebugClock()))
 		}
 	}
 	_, err := kv.Run(ctx, e.store, hints, func(tx kv.Tx) error {

@@ -198,7 +198,7 @@ func (e *Engine) lookAround(ctx context.Context) error {
 	look := cluster.Look{Before: e.mono(), BeforeMs: e.clock.now()}
 	var roster keyspace.Roster
 	var damaged [][]byte
-	ranges := []kv.Range{keyspace.Only(keyspace.RosterKey()), keyspace.Members()}
+	ranges := []kv.Range{kv.Only(keyspace.RosterKey()), keyspace.Members()}
 	read := func(s kv.Snapshot) error {
 		look.Rows, damaged = look.Rows[:0], nil
 		b, err := s.Get(keyspace.RosterKey())

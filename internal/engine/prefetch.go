@@ -75,7 +75,7 @@ type reads struct {
 	ranges []kv.Range
 }
 
-func (r *reads) key(key []byte) { r.ranges = append(r.ranges, keyspace.Only(key)) }
+func (r *reads) key(key []byte) { r.ranges = append(r.ranges, kv.Only(key)) }
 
 func (r *reads) objects(ids ...string) {
 	for _, id := range ids {

@@ -143,7 +143,7 @@ func (e *Engine) retain(ctx context.Context, workspace string) (behind bool, err
 func (e *Engine) follow(ctx context.Context, f *follower, partition []byte) (n int, err error) {
 	var entries []kv.JournalEntry
 	var floor kv.EntryPosition
-	err = e.hinted(ctx, []kv.Range{keyspace.Only(kv.FloorKey(partition))}, func(s kv.Snapshot) (err error) {
+	err = e.hinted(ctx, []kv.Range{kv.Only(kv.FloorKey(partition))}, func(s kv.Snapshot) (err error) {
 		if floor, err = kv.Floor(s, partition); err != nil {
 			return err
 		}

@@ -51,9 +51,9 @@ func (o Roster) Record(ctx context.Context, made, again, ended []deliver.Seat) (
 
 // readsOfSeats names the rows of connections, and the roster.
 func (e *Engine) readsOfSeats(lists ...[]deliver.Seat) []kv.Range {
-	ranges := []kv.Range{keyspace.Only(keyspace.RosterKey())}
+	ranges := []kv.Range{kv.Only(keyspace.RosterKey())}
 	for _, seat := range slices.Concat(lists...) {
-		ranges = append(ranges, keyspace.Only(keyspace.For(seat.Workspace, e.layout).Connection(seat.Group, seat.PID)))
+		ranges = append(ranges, kv.Only(keyspace.For(seat.Workspace, e.layout).Connection(seat.Group, seat.PID)))
 	}
 	return ranges
 }
@@ -132,7 +132,7 @@ func (o Roster) Look(ctx context.Context, after int64) (s deliver.Standing, err 
 	from := keyspace.Connections()
 	for first, more := true, true; more; first = false {
 		var rows []kv.Entry
-		foreseen := func(keyspace.Keys) []kv.Range { return []kv.Range{keyspace.Only(keyspace.RosterKey())} }
+		foreseen := func(keyspace.Keys) []kv.Range { return []kv.Range{kv.Only(keyspace.RosterKey())} }
 		err := e.snapshotOnce(ctx, "", foreseen, func(snap kv.Snapshot) (err error) {
 			rows = nil
 			if first {

@@ -277,13 +277,6 @@ func Workspaces() kv.Range { return Prefix(tuple.AppendInt(nil, nsWorkspace)) }
 // Prefix is the range of all keys that begin with p.
 func Prefix(p []byte) kv.Range { return kv.Range{Start: p, End: tuple.PrefixEnd(p)} }
 
-// Only is the range of one key.
-func Only(key []byte) kv.Range {
-	end := make([]byte, len(key)+1)
-	copy(end, key)
-	return kv.Range{Start: key, End: end}
-}
-
 // After is the rest of a range after one of its keys.
 func After(r kv.Range, key []byte) kv.Range {
 	start := make([]byte, 0, len(key)+1)

@@ -518,7 +518,7 @@ func gather(t *testing.T) (fault string) {
 			for i := range each {
 				time.Sleep(time.Duration(c) * 200 * time.Microsecond) // they come one by one
 				key := fmt.Appendf(nil, "k%02d-%d", c, i)
-				_, err := s.Update(context.Background(), kv.Hints{Prefetch: []kv.Range{{Start: key, End: append(key[:len(key):len(key)], 0)}}}, func(tx kv.Tx) error {
+				_, err := s.Update(context.Background(), kv.Hints{Prefetch: []kv.Range{kv.Only(key)}}, func(tx kv.Tx) error {
 					if _, err := tx.Get(key); err != nil {
 						return err
 					}

@@ -35,6 +35,7 @@ template() {
 case $1 in
 install)
   command -v mariadbd >/dev/null && exit
+  . "$(dirname "$0")/downloads.sh"
   again apt-get update -qq
   DEBIAN_FRONTEND=noninteractive again apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends mariadb-server >/dev/null
   ;;

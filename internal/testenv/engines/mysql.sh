@@ -51,6 +51,7 @@ template() {
 
 case $1 in
 install)
+  . "$(dirname "$0")/downloads.sh"
   has_libaio || debian libaio1
   command -v unzip >/dev/null || debian unzip
   [ -e "$JAR" ] || command -v mvn >/dev/null || debian maven

@@ -22,18 +22,9 @@ find_bin() {
   [ -x "$bin/postgres" ] && printf '%s\n' "$bin"
 }
 
-# again COMMAND...: runs a download that a bad network may break off, up to four times.
-again() {
-  local pause
-  for pause in 5 15 45; do
-    "$@" && return
-    sleep "$pause"
-  done
-  "$@"
-}
-
 install_it() {
   find_bin "$1" "$2" >/dev/null && return
+  . "$(dirname "$0")/downloads.sh"
   case $1 in
     18)
       mkdir -p "$2/npm"

@@ -2,16 +2,6 @@
 # of an empty server in CACHE, and start, which starts one on DIR/data, puts its process into server and waits until it
 # answers.
 
-# again COMMAND...: runs a download that a bad network may break off, up to four times.
-again() {
-  local pause
-  for pause in 5 15 45; do
-    "$@" && return
-    sleep "$pause"
-  done
-  "$@"
-}
-
 server= # its process
 
 # serve CACHE DATA serves a copy of the folder DATA until standard input ends, and obeys its lines meanwhile.
